@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,34 +102,49 @@ def run_audits(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     lines: list[AuditLine] = []
     with Progress(*columns, console=say, transient=True) as bar:
-        planning = bar.add_task("plans", total=len(names))
-        claims: list[AuditedClaim] = []
-        for name in names:
-            bar.update(planning, description=f"planning {name}")
-            claims += AUDITS[name]()
-            bar.advance(planning)
-        bar.remove_task(planning)
-        # All subjects have the same number of chunks of runs.
-        subjects = [(c, s.name) for c in claims for s in (c.claim, *c.mutants)]
-        order = {(id(c), name): k for k, (c, name) in enumerate(subjects)}
-        whole = bar.add_task("audits")
+        claims = _planned(names, bar)
+        progress = _AuditProgress(bar, claims)
         for claim in claims:
-
-            def show(subject: str, done: int, of: int, claim: AuditedClaim = claim) -> None:
-                before = order[id(claim), subject]
-                description = f"{claim.mechanism}, {subject} ({before + 1} of {len(subjects)})"
-                total = of * len(subjects)
-                bar.update(whole, description=description, completed=before * of + done, total=total)
-
             lines += audit_claim(
                 claim,
                 runs=runs,
                 confidence=confidence,
                 workers=workers,
                 journal=journal,
-                on_progress=show,
+                on_progress=partial(progress.show, claim),
             )
     return lines
+
+
+def _planned(names: Sequence[str], bar: Progress) -> list[AuditedClaim]:
+    """Plan the mechanisms and their mutants."""
+    planning = bar.add_task("plans", total=len(names))
+    claims: list[AuditedClaim] = []
+    for name in names:
+        bar.update(planning, description=f"planning {name}")
+        claims += AUDITS[name]()
+        bar.advance(planning)
+    bar.remove_task(planning)
+    return claims
+
+
+class _AuditProgress:
+    """A line of progress over mechanisms and mutants, which all have the same number of chunks of runs."""
+
+    def __init__(self, bar: Progress, claims: Sequence[AuditedClaim]) -> None:
+        self._bar, self._whole = bar, bar.add_task("audits")
+        subjects = [(id(c), s.name) for c in claims for s in (c.claim, *c.mutants)]
+        self._order = {subject: k for k, subject in enumerate(subjects)}
+
+    def show(self, claim: AuditedClaim, subject: str, done: int, of: int) -> None:
+        """Show that ``done`` of ``of`` chunks of a subject of the claim are finished."""
+        before, all_subjects = self._order[id(claim), subject], len(self._order)
+        self._bar.update(
+            self._whole,
+            description=f"{claim.mechanism}, {subject} ({before + 1} of {all_subjects})",
+            completed=before * of + done,
+            total=of * all_subjects,
+        )
 
 
 def audit_report(lines: Sequence[AuditLine]) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from rich.table import Table
 
 from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.estimate_plans import ESTIMATES, check_loss, check_options, plan_of
-from privopt.experiments.cli.files import PaidFile, json_text, say, showing
+from privopt.experiments.cli.files import json_text, paid_files, say, showing
 from privopt.experiments.cli.parsing import parse_delta, split_classes, split_labels
 from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.table_output import print_lines
@@ -123,9 +122,7 @@ def estimate(
     options = context.params
     check_options(context, _ALWAYS)
     check_loss(options)
-    with ExitStack() as files:
-        kept = files.enter_context(PaidFile(save, "--save"))
-        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+    with paid_files(save, json_file) as (kept, report):
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
             given = _given(mechanism, options)

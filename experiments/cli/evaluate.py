@@ -19,7 +19,7 @@ from privopt.experiments.cli.models import load_model
 from privopt.experiments.cli.options import TableOption
 from privopt.experiments.cli.risks import between
 from privopt.experiments.cli.running import accounted, open_ledger
-from privopt.experiments.cli.tables import read_labelled
+from privopt.experiments.cli.tables import Labelled, read_labelled
 from privopt.mechanisms.estimators.compare import compare as compared
 from privopt.mechanisms.estimators.evaluate import evaluate as evaluated
 from privopt.mechanisms.evaluation.classes import ClassEvaluation
@@ -37,6 +37,7 @@ tell = Console(soft_wrap=True, emoji=False)
 
 @app.command()
 def evaluate(
+    context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Model written by `privopt fit --save`.")],
     data: Annotated[
         str,
@@ -102,19 +103,9 @@ def evaluate(
     """
     book = None if ledger is None else open_ledger(ledger)
     fitted, other = load_model(model), None if against is None else load_model(against)
-    classes = written_classes(fitted, data)
-    schema = fitted.schema_
-    if other is not None and other.schema_ != schema:  # the columns of the other model have to be there, too
-        schema = _finest(fitted.schema_, other.schema_) if is_engine_address(data) else schema
-        if is_engine_address(data) and schema is None:
-            raise InvalidInputError(
-                "--against: an engine counts records by one schema, and these models have two. To do: "
-                "compare them on a file"
-            )
-        read_labelled(data, target, other.schema_, classes, table, person)
     with PaidFile(json_file, "--json") as kept:
         with accounted(book):
-            records = read_labelled(data, target, schema, classes, table, person)
+            records = _opened(fitted, other, context.params)
             released = evaluated if other is None else partial(compared, second=other)
             found = released(
                 fitted,
@@ -130,14 +121,43 @@ def evaluate(
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(json_text(found.to_dict()))
         with showing("the evaluation was released, and is paid for", kept):
-            if isinstance(found, Comparison):
-                show_comparison(found, tell)
-            elif isinstance(found, RegressionEvaluation):
-                show_regression(found, tell)
-            elif isinstance(found, ClassEvaluation):
-                show_classes(found, tell)
-            else:
-                show_evaluation(found, tell)
+            _show(found)
+
+
+def _opened(fitted: Any, other: Any | None, options: Mapping[str, Any]) -> Labelled:
+    """Open the records; they have the columns of both models if two are compared.
+
+    Raises:
+        InvalidInputError, SchemaError: records that a model cannot take.
+    """
+    data, classes, schema = options["data"], written_classes(fitted, options["data"]), fitted.schema_
+    read = partial(
+        read_labelled,
+        data,
+        options["target"],
+        classes=classes,
+        table=options["table"],
+        person=options["person"],
+    )
+    if other is not None and other.schema_ != schema:
+        if is_engine_address(data) and (schema := _finest(schema, other.schema_)) is None:
+            raise InvalidInputError(
+                "--against: an engine counts records by one schema, and these models have two. To do: "
+                "compare them on a file"
+            )
+        read(schema=other.schema_)
+    return read(schema=schema)
+
+
+def _show(found: Comparison | RegressionEvaluation | ClassEvaluation | Evaluation) -> None:
+    if isinstance(found, Comparison):
+        show_comparison(found, tell)
+    elif isinstance(found, RegressionEvaluation):
+        show_regression(found, tell)
+    elif isinstance(found, ClassEvaluation):
+        show_classes(found, tell)
+    else:
+        show_evaluation(found, tell)
 
 
 def _finest(first: Schema | None, second: Schema | None) -> Schema | None:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -120,6 +120,14 @@ class PaidFile:
         except (OSError, InvalidInputError):
             raise UnshownResultError(f"{lost}, and could be written nowhere; here it is: {text}") from error
         raise UnshownResultError(f"{lost}: it is in {file.path}") from error
+
+
+@contextmanager
+def paid_files(save: Path | None, report: Path | None) -> Iterator[tuple[PaidFile, PaidFile | None]]:
+    """Reserve the file of a result (--save), and that of a full report (--json) if one is asked for."""
+    with ExitStack() as files:
+        kept = files.enter_context(PaidFile(save, "--save"))
+        yield kept, None if report is None else files.enter_context(PaidFile(report, "--json"))
 
 
 def kept_aside(text: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from privopt.experiments.cli.families import (
     TREE,
     requested_family,
 )
-from privopt.experiments.cli.files import PaidFile, json_text, showing
+from privopt.experiments.cli.files import json_text, paid_files, showing
 from privopt.experiments.cli.learned import LearnedFit, read_for_learning
 from privopt.experiments.cli.linear import (
     linear_constructor,
@@ -131,18 +130,12 @@ def fit(
     family = requested_family(context)
     steps_of = STEPS[CARD.name if family is AUTO else family.name]
     construct = steps_of.constructor(context.params)  # reads the options of the family
-    with ExitStack() as files:
-        kept = files.enter_context(PaidFile(save, "--save"))
-        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+    with paid_files(save, json_file) as (kept, report):
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
             records, learning, person = _opened(context.params)
         if family is AUTO:
-            held = 2 if records.classes is None else len(records.classes)
-            chosen = chosen_model(records.units(person), held, context.params)
-            steps_of = STEPS[chosen.model]
-            construct = steps_of.constructor({**context.params, "model": chosen.model})
-            tell.print(choice_line(chosen), markup=False, highlight=False)
+            steps_of, construct = _chosen(records, person, context.params)
         with stoppable(time_limit) as limits:
             began = time.monotonic()
             with accounted(book):
@@ -155,11 +148,11 @@ def fit(
                     ledger=book,
                     insecure_seed=insecure_seed,
                 )
-                if learning is None:
+                if learning is not None:
+                    fitted = learning.fit(made(schema=None))
+                else:
                     facts = records.inferred(book) if family is LINEAR else records.schema
                     fitted = _fitted(made(schema=facts), records, counted=steps_of.counted and person is None)
-                else:
-                    fitted = learning.fit(made(schema=None))
                 fitted.target_ = records.target
             # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
             kept.keep(json_text(fitted.to_dict()))
@@ -168,6 +161,17 @@ def fit(
             if report is not None:
                 report.keep(json_text(account))
             steps_of.show(fitted, account, tell)
+
+
+def _chosen(
+    records: Labelled, person: str | None, options: Mapping[str, Any]
+) -> tuple[Steps, Callable[..., Any]]:
+    """Choose the model of --model auto and print the choice; return its steps and its constructor."""
+    classes = 2 if records.classes is None else len(records.classes)
+    chosen = chosen_model(records.units(person), classes, options)
+    tell.print(choice_line(chosen), markup=False, highlight=False)
+    steps = STEPS[chosen.model]
+    return steps, steps.constructor({**options, "model": chosen.model})
 
 
 def _fitted(made: Any, records: Labelled, *, counted: bool) -> Any:

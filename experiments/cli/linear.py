@@ -77,7 +77,7 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         InvalidInputError: a malformed option, or options of classification for a loss of regression or the
             other way round.
     """
-    loss, costs = options["loss"] or "logistic", class_costs(options)
+    loss = options["loss"] or "logistic"
     parse_loss(loss)
     arguments = {
         **_first_order(options),
@@ -87,27 +87,33 @@ def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]
         "regularizer": options["regularizer"] or "none",
         "max_weight": options.get("max_weight"),
     }
-    label_range, size = checked_label_range(options["label_range"], loss), options["max_features"]
-    if size is None and options["norm"] is not None:  # otherwise it follows from the mechanism or the schema
+    if options["max_features"] is None and options["norm"] is not None:
         arguments["norm"] = checked_norm(options["norm"], options["mechanism"])
     if loss in _CLASSIFYING:
-        if size is not None:
-            raise InvalidInputError("--max-features belongs to regression: --loss squared, huber or biweight")
-        if options["errors"] is not None:
-            raise InvalidInputError("--errors belongs to regression: --loss squared")
         classifier = PrivateLogisticRegression if loss == "logistic" else PrivateSigmoidClassifier
-        arguments["numbers"] = options.get("numbers", "auto")
-        return partial(_with_classes, classifier, loss, {**arguments, **costs})
+        return partial(_with_classes, classifier, loss, {**arguments, **_of_classes(options, loss)})
+    return partial(_with_classes, PrivateLinearRegression, loss, {**arguments, **_of_numbers(options, loss)})
+
+
+def _of_classes(options: Mapping[str, Any], loss: str) -> dict[str, Any]:
+    """Return the arguments of classification."""
+    checked_label_range(options["label_range"], loss)
+    if options["max_features"] is not None:
+        raise InvalidInputError("--max-features belongs to regression: --loss squared, huber or biweight")
+    if options["errors"] is not None:
+        raise InvalidInputError("--errors belongs to regression: --loss squared")
+    return {"numbers": options.get("numbers", "auto"), **class_costs(options)}
+
+
+def _of_numbers(options: Mapping[str, Any], loss: str) -> dict[str, Any]:
+    """Return the arguments of regression."""
+    label_range = checked_label_range(options["label_range"], loss)
     if options.get("numbers", "auto") != "auto":
         raise InvalidInputError("--numbers belongs to classification: regression has a weight per unit")
-    if any(value is not None for value in costs.values()):
+    if any(value is not None for value in class_costs(options).values()):
         raise InvalidInputError("--class-weight and --prevalence belong to classification")
-    arguments |= {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss)}
-    if size is not None:
-        arguments["max_features"] = size
-    if options["errors"] is not None:
-        arguments["errors"] = options["errors"]
-    return partial(_with_classes, PrivateLinearRegression, loss, arguments)
+    particular = {name: options[name] for name in ("max_features", "errors") if options[name] is not None}
+    return {"label_range": label_range, "loss": None if loss == "squared" else parse_loss(loss), **particular}
 
 
 def _first_order(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -227,18 +233,7 @@ def checked_label_range(text: str | None, loss: str) -> tuple[float, float] | No
 
 def show_linear(model: LinearModel, report: dict[str, Any], console: Console) -> None:
     """Print weights, spend and noise; numbers that are not private are marked as such."""
-    rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
-    if "chosen" in report:
-        rows = [(name, weights) for name, weights in rows if name in report["chosen"]]
-    if "intercept" not in report["features"]:
-        rows.append(("intercept", np.atleast_1d(report["intercept"])))
-    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
-        rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
-    card = Table("feature", *_weight_columns(model))
-    titles = {} if model.schema_ is None else model.schema_.feature_titles
-    for name, weights in rows:
-        card.add_row(escape(titles.get(name, str(name))), *(f"{w:.5g}" for w in weights))
-    print_table(console, card)
+    print_table(console, _weights_table(model, report))
     proof = report["certificate"]
     noise = ", ".join(f"{key} = {value:.6g}" for key, value in model.noise_.items())
     for line in (
@@ -261,6 +256,22 @@ def show_linear(model: LinearModel, report: dict[str, Any], console: Console) ->
     ):
         if line:
             console.print(line, markup=False)
+
+
+def _weights_table(model: LinearModel, report: dict[str, Any]) -> Table:
+    """Return a table of the weights, of chosen features alone if features were chosen."""
+    rows = list(zip(report["features"], np.atleast_2d(report["weights"]).T, strict=True))
+    if "chosen" in report:
+        rows = [(name, weights) for name, weights in rows if name in report["chosen"]]
+    if "intercept" not in report["features"]:
+        rows.append(("intercept", np.atleast_1d(report["intercept"])))
+    elif np.any(report["intercept"]):  # the schema's constant is the intercept, for centred labels
+        rows.append(("offset added to predictions", np.atleast_1d(report["intercept"])))
+    table = Table("feature", *_weight_columns(model))
+    titles = {} if model.schema_ is None else model.schema_.feature_titles
+    for name, weights in rows:
+        table.add_row(escape(titles.get(name, str(name))), *(f"{w:.5g}" for w in weights))
+    return table
 
 
 def _weight_columns(model: LinearModel) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -107,35 +108,46 @@ def plan(
         lacking = "--records" if records is None else "--epsilon"
         raise InvalidInputError(f"plan needs {lacking}; with --want it can be left out")
     family, options = requested_family(context), context.params
-    columns, chosen = Schema.load(schema), None
-    person = columns.person if person is None else person
-    options["person"] = person
-    k = 1 if person is None else parse_records(records_per_person)
-    declared: dict[str, Any] = {"classes": split_classes(classes), "person": person, "records_per_person": k}
-    counted = records * (CHOICES[-1] if isinstance(k, str) else k)
+    columns, labels = Schema.load(schema), split_classes(classes)
+    options["person"] = columns.person if person is None else person
+    model_name, choice = family.name, None
     if family is AUTO:
-        labels = split_classes(classes)
-        chosen = chosen_model(records, 2 if labels is None else len(labels), options)
-        options = {**options, "model": chosen.model}
-    if family is LINEAR and max_features is not None:
-        raise InvalidInputError(
-            _subset_calibrated(columns, records, epsilon, max_features, parse_delta(delta))
-        )
-    if family in (LINEAR, ROBUST):
-        made = linear_constructor if family is LINEAR else robust_constructor
-        linear = made({**_NOT_PLANNED, **options})(schema=columns, **declared).plan(records)
-        shown = linear.to_dict(), str(linear).split("\n"), linear.spend
-    elif family is CARD or (chosen is not None and chosen.model == "card"):
-        card = card_constructor(options)(schema=columns, **declared).plan(records)
-        shown = plan_report(card, counted), _lines(card, counted), card.spend
-    else:
-        tree = tree_constructor(options)(schema=columns, **declared).plan(records)
-        shown = tree_plan_report(tree), str(tree).split("\n"), tree.spend
-    report, lines, spend = shown
-    if chosen is not None:
-        report = {"model": chosen.model, "model_reason": chosen.reason, **report}
-        lines = [choice_line(chosen), *lines]
+        choice = chosen_model(records, 2 if labels is None else len(labels), options)
+        model_name = choice.model
+    report, lines, spend = _planned(model_name, columns, labels, {**options, "model": model_name})
+    if choice is not None:
+        report = {"model": choice.model, "model_reason": choice.reason, **report}
+        lines = [choice_line(choice), *lines]
     show(report, lines, spend, as_json=as_json, ledger=ledger)
+
+
+def _planned(
+    model: str, schema: Schema, classes: tuple[str, ...] | None, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str], PrivacySpend]:
+    """Return the plan of a fit as a report and as lines, and its spend.
+
+    Raises:
+        PrivOptError: a fit that is refused, or that plans do not show.
+    """
+    n, person = options["records"], options["person"]
+    k = 1 if person is None else parse_records(options["records_per_person"])
+    declared: dict[str, Any] = {"schema": schema, "classes": classes, "person": person}
+    declared["records_per_person"] = k
+    if model == LINEAR.name and options["max_features"] is not None:
+        delta = parse_delta(options["delta"])
+        raise InvalidInputError(
+            _subset_calibrated(schema, n, options["epsilon"], options["max_features"], delta)
+        )
+    if model in (LINEAR.name, ROBUST.name):
+        made = linear_constructor if model == LINEAR.name else robust_constructor
+        linear = made({**_NOT_PLANNED, **options})(**declared).plan(n)
+        return linear.to_dict(), str(linear).split("\n"), linear.spend
+    if model == CARD.name:
+        card = card_constructor(options)(**declared).plan(n)
+        counted = n * (CHOICES[-1] if isinstance(k, str) else k)
+        return plan_report(card, counted), _lines(card, counted), card.spend
+    tree = tree_constructor(options)(**declared).plan(n)
+    return tree_plan_report(tree), str(tree).split("\n"), tree.spend
 
 
 def show(

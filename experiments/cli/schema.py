@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import pyarrow as pa
 import typer
 from rich.console import Console
 from typer.core import TyperGroup
 
-from privopt.experiments.cli.files import PaidFile, json_text, say, showing
+from privopt.experiments.cli.files import json_text, paid_files, say, showing
 from privopt.experiments.cli.options import DeltaOption, TableOption
 from privopt.experiments.cli.parsing import parse_delta, parse_types, split_labels
 from privopt.experiments.cli.plan import show
@@ -22,6 +22,7 @@ from privopt.experiments.cli.running import accounted, open_ledger
 from privopt.experiments.cli.table_output import print_lines
 from privopt.mechanisms.estimators.learn_schema import column_types as types_of_frame
 from privopt.mechanisms.estimators.learn_schema import for_persons, persons_of, released_schema, size_of
+from privopt.mechanisms.estimators.persons import AnyPersons
 from privopt.mechanisms.estimators.public_facts import declared_schema, public_delta
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.schemas.learning import DEFAULT_CUTS, LearnedSchema, SchemaPlan
@@ -156,6 +157,7 @@ def bins(
 
 @app.command()
 def learn(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -226,37 +228,54 @@ def learn(
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
     """
     suffix = ".json" if save is None else schema_file(save).suffix  # a temporary file is called .json
-    known = None if schema is None else declared_schema(schema)
-    with ExitStack() as files:
-        if not plan:
-            kept = files.enter_context(PaidFile(save, "--save"))
-            report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
-        book = None if ledger is None or plan else open_ledger(ledger)
+    if plan:
+        with accounted(None):
+            planned = _planned(context.params)
+        made = planned.plan if planned.persons is None else for_persons(planned.plan)
+        show(made.to_dict(), str(made).split("\n"), made.spend, as_json=False, ledger=ledger)
+        return
+    with paid_files(save, json_file) as (kept, report):
+        book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
-            left = [*_listed("--leave-out", leave_out), *filter(None, [target, person])]
-            given = read_unlearned(data, types, known, left, table)
-            persons = None if person is None else persons_of(given.frame, person, known)
-            n = given.n_records if persons is None else persons.count
-            made = SchemaPlan.plan(
-                given.types,
-                n,
-                epsilon=epsilon,
-                delta=public_delta(parse_delta(delta), n),
-                cuts=cuts,
-                declared=known,
-                na_values=_listed("--na-values", na_values),
-            )
-            if plan:
-                made = made if persons is None else for_persons(made)
-                show(made.to_dict(), str(made).split("\n"), made.spend, as_json=False, ledger=ledger)
-                return
-            found = released_schema(made, given.frame, book, NoiseSource(insecure_seed), persons)
+            planned = _planned(context.params)
+            source = NoiseSource(insecure_seed)
+            found = released_schema(planned.plan, planned.frame, book, source, planned.persons)
         # Saved before it is printed, so that a broken terminal, pipe or full disk cannot lose it.
         kept.keep(found.schema.to_text(suffix))
         with showing("the schema was released, and is paid for", kept):
             if report is not None:
-                report.keep(json_text(_report(made, found)))
-            _show(found, save, n, known)
+                report.keep(json_text(_report(planned.plan, found)))
+            _show(found, save, planned.n, planned.known)
+
+
+class _Planned(NamedTuple):
+    """A planned schema and what it is learned from: a table, of persons if that is declared."""
+
+    plan: SchemaPlan
+    frame: Any
+    persons: AnyPersons | None
+    n: int  # records, or persons
+    known: Schema | None
+
+
+def _planned(options: Mapping[str, Any]) -> _Planned:
+    """Open the table and plan the release; no cell is interpreted."""
+    known = None if options["schema"] is None else declared_schema(options["schema"])
+    person = options["person"]
+    left = [*_listed("--leave-out", options["leave_out"]), *filter(None, [options["target"], person])]
+    given = read_unlearned(options["data"], options["types"], known, left, options["table"])
+    persons = None if person is None else persons_of(given.frame, person, known)
+    n = given.n_records if persons is None else persons.count
+    made = SchemaPlan.plan(
+        given.types,
+        n,
+        epsilon=options["epsilon"],
+        delta=public_delta(parse_delta(options["delta"]), n),
+        cuts=options["cuts"],
+        declared=known,
+        na_values=_listed("--na-values", options["na_values"]),
+    )
+    return _Planned(made, given.frame, persons, n, known)
 
 
 @dataclass(frozen=True)

@@ -92,19 +92,8 @@ def card_report(model: PrivateHalfspaceClassifier, records: Labelled, seconds: f
 
 
 def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console: Console) -> None:
-    schema = model.schema_
-    words = [level for column in schema.columns for level in level_words(column)]
-    points = model.scorecard_.assign(level=[*words, *["always"] * schema.intercept])
-    card = Table(*points.columns, title=escape(model.rule_))
-    titles = schema.titles
-    without = []  # a card has few columns, a table may have many
-    for name, levels in points.groupby("feature", sort=False):
-        shown = titles.get(str(name), str(name))
-        if np.any(levels.iloc[:, 2:]) or (name, len(levels)) == ("intercept", 1):
-            for _, *row in levels.itertuples(index=False):
-                card.add_row(escape(shown), *(escape(str(cell)) for cell in row))
-        else:
-            without.append(shown)
+    """Print points, constraints, risks and spend; numbers that are not private are marked as such."""
+    card, without = _points_table(model)
     print_table(console, card)
     if without:
         console.print(f"no points for {', '.join(without)}", markup=False, highlight=False)
@@ -126,6 +115,24 @@ def show_card(model: PrivateHalfspaceClassifier, report: dict[str, Any], console
         *_one_sided(model, report),
     ):
         console.print(line, markup=False)
+
+
+def _points_table(model: PrivateHalfspaceClassifier) -> tuple[Table, list[str]]:
+    """Return a table of the points, and the titles of the columns without points, which it leaves out."""
+    schema = model.schema_
+    words = [level for column in schema.columns for level in level_words(column)]
+    points = model.scorecard_.assign(level=[*words, *["always"] * schema.intercept])
+    card = Table(*points.columns, title=escape(model.rule_))
+    titles = schema.titles
+    without = []  # a card has few columns, a table may have many
+    for name, levels in points.groupby("feature", sort=False):
+        shown = titles.get(str(name), str(name))
+        if np.any(levels.iloc[:, 2:]) or (name, len(levels)) == ("intercept", 1):
+            for _, *row in levels.itertuples(index=False):
+                card.add_row(escape(shown), *(escape(str(cell)) for cell in row))
+        else:
+            without.append(shown)
+    return card, without
 
 
 def _one_sided(model: PrivateHalfspaceClassifier, report: dict[str, Any]) -> list[str]:

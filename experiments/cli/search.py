@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ from rich.console import Console
 from privopt.experiments.cli import fit as fitting
 from privopt.experiments.cli import options as opt
 from privopt.experiments.cli.families import AUTO, FAMILIES, requested_family
-from privopt.experiments.cli.files import PaidFile, json_text, say, showing
+from privopt.experiments.cli.files import json_text, paid_files, say, showing
 from privopt.experiments.cli.parsing import (
     marked_schema,
     of_persons,
@@ -100,9 +99,7 @@ def search(
 ) -> None:
     """Search for the best of several private models, within one budget for all of them together."""
     candidates = [_parsed(text) for text in candidate]
-    with ExitStack() as files:
-        kept = files.enter_context(PaidFile(save, "--save"))
-        report = None if json_file is None else files.enter_context(PaidFile(json_file, "--json"))
+    with paid_files(save, json_file) as (kept, report):
         book = None if ledger is None else open_ledger(ledger)
         with accounted(book):
             records, person = _read(data, target, marked_schema(schema, na_values), classes, person)

@@ -67,8 +67,8 @@ def _squares(vector: FloatArray) -> float:
 
 
 @njit(cache=True, nogil=True)
-def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[FloatArray, float, float]:
-    """Return b with |b| <= radius up to rounding, b'Gb - 2 c'b, and the duality gap."""
+def _minimiser_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> FloatArray:
+    """Return b with |b| <= radius up to rounding that minimises b'Gb - 2 c'b up to rounding."""
     size = len(cross)
     trace, length = 0.0, 0.0
     for i in range(size):
@@ -99,6 +99,13 @@ def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[F
     if norm > radius:
         for i in range(size):
             b[i] *= radius / norm
+    return b
+
+
+@njit(cache=True, nogil=True)
+def least_in_ball(gram: FloatArray, cross: FloatArray, radius: float) -> tuple[FloatArray, float, float]:
+    """Return b with |b| <= radius up to rounding, b'Gb - 2 c'b, and the duality gap."""
+    size, b = len(cross), _minimiser_in_ball(gram, cross, radius)
     value, slope, steepness = 0.0, 0.0, 0.0
     for i in range(size):
         residual = -cross[i]

@@ -281,6 +281,45 @@ def _knapsack(
                 out[s] = min(out[s], source[s + square] + cost)
 
 
+@njit(inline="always")
+def _bound_levels(tries: Tries, state: State, i: int, j: int, before: IntArray, after: IntArray) -> int:
+    """Set ``marginal`` to the least cost of the knapsacks with each level of a variable; return the least."""
+    lowest = 2 * BIG
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        square, least = tries.squares[j, v], BIG
+        for s in range(len(before) - square):
+            least = min(least, before[s] + after[s + square])
+        state.marginal[v] = min(BIG, least + state.theta[i, j, v])
+        if state.marginal[v] < lowest:
+            lowest, state.level[j] = state.marginal[v], v
+    return lowest
+
+
+@njit(inline="always")
+def _drop_levels(state: State, i: int, j: int, lowest: Any, floor: Any, cutoff: Any) -> int:
+    """Drop the levels with no point below the cutoff; add ``floor`` to the marginals, return what is left."""
+    keep = NORM_SHARE if len(state.norm) > 1 else 0.0
+    kept = 0
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        if state.marginal[v] < BIG >> 1 and state.marginal[v] + floor < cutoff:
+            state.dom[i, j, kept] = v
+            kept += 1
+            state.excess[j, v] = np.int64((state.marginal[v] - lowest) * (1.0 - keep))
+            state.marginal[v] += floor
+    state.dom_size[i, j] = kept
+    return kept
+
+
+@njit(inline="always")
+def _move_excess(state: State, i: int, j: int, sign: Any) -> None:
+    """Add the excess of a variable's levels to theta, or subtract it."""
+    for u in range(state.dom_size[i, j]):
+        v = state.dom[i, j, u]
+        state.theta[i, j, v] += sign * state.excess[j, v]
+
+
 @njit(cache=True, nogil=True)
 def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
     """Make one pass over all variables, from the last to the first, and return a lower bound.
@@ -299,7 +338,6 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
         _knapsack(tries, state, i, j, before[j + 1], before[j], np.int64(1))
     assign(after[k], state.norm[state.square[i] :])
     bound, end = -BIG, k
-    excess, keep = state.excess, (NORM_SHARE if len(state.norm) > 1 else 0.0)
     while end > i:
         begin = max(i, tries.group[end - 1])
         _visit(tries, state, i, begin, end, np.int64(1))
@@ -307,35 +345,15 @@ def tighten(tries: Tries, state: State, i: int, cutoff: int) -> int:
         for j in range(begin, end):
             _knapsack(tries, state, i, j, before[j + 1], before[j], np.int64(1))
         for j in range(end - 1, begin - 1, -1):
-            lowest, floor = 2 * BIG, state.constant[i] + state.inner[0]
-            for u in range(state.dom_size[i, j]):
-                v = state.dom[i, j, u]
-                square, least = tries.squares[j, v], BIG
-                for s in range(width - square):
-                    least = min(least, before[j, s] + after[j + 1, s + square])
-                state.marginal[v] = min(BIG, least + state.theta[i, j, v])
-                if state.marginal[v] < lowest:
-                    lowest, state.level[j] = state.marginal[v], v
-            kept = 0
-            for u in range(state.dom_size[i, j]):
-                v = state.dom[i, j, u]
-                if state.marginal[v] < BIG >> 1 and state.marginal[v] + floor < cutoff:
-                    state.dom[i, j, kept] = v
-                    kept += 1
-                    excess[j, v] = np.int64((state.marginal[v] - lowest) * (1.0 - keep))
-                    state.marginal[v] += floor
-            state.dom_size[i, j] = kept
-            if kept == 0:
+            floor = state.constant[i] + state.inner[0]
+            lowest = _bound_levels(tries, state, i, j, before[j], after[j + 1])
+            if _drop_levels(state, i, j, lowest, floor, cutoff) == 0:
                 return BIG
             bound = max(bound, lowest + floor)
             # The second visit below gives the excess to the edges, so the knapsacks go on without it.
-            for u in range(kept):
-                v = state.dom[i, j, u]
-                state.theta[i, j, v] -= excess[j, v]
+            _move_excess(state, i, j, np.int64(-1))
             _knapsack(tries, state, i, j, after[j], after[j + 1], np.int64(0))
-            for u in range(kept):
-                v = state.dom[i, j, u]
-                state.theta[i, j, v] += excess[j, v]
+            _move_excess(state, i, j, np.int64(1))
         _visit(tries, state, i, begin, end, np.int64(0))
         end = begin
     return bound
