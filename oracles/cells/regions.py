@@ -1,8 +1,8 @@
 """Regions of the cell model and bounds on them, shared by minimisers and samplers.
 
-Once the numeric weights are fixed, the objective is a function of the indicator weights. Let x_0, x_1, ... be
-the numbers of their levels. The objective is a sum of tables, the *factors*, and of costs of single
-variables:
+Once the numeric weights are fixed, the objective is a function of the indicator weights, the *variables*. Let
+x_0, x_1, ... be the levels of the variables, numbered from 0. The objective is a sum of tables, the
+*factors*, and of costs of single variables:
 
     L(x) = constant + sum_f E_f[sum of step_fj(x_j) over the members j of f] + sum_j unary_j(x_j).
 

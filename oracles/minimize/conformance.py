@@ -170,7 +170,7 @@ class _Case:
 
 
 def _check_optimality(case: _Case) -> Iterator[Finding]:
-    """Check that the point is feasible, bound <= minimum <= value, and the status OPTIMAL only if gap 0."""
+    """Check that the point is feasible, that bound <= minimum <= value, and that OPTIMAL means a gap of 0."""
     for name, perturbation in case.instance.perturbations.items():
         for break_ties in (False, True):
             answer = case.prepared.minimize(perturbation, break_ties=break_ties)
@@ -201,8 +201,8 @@ def _check_scaling(case: _Case) -> Iterator[Finding]:
 def _check_independence(case: _Case) -> Iterator[Finding]:
     """Check that answers depend on problem and question alone: ask A, then B, then A again.
 
-    Question A also goes to sessions on related data, alternately. An oracle that reuses an earlier question
-    or earlier data gives a wrong answer to one of them.
+    Question A and the question with ties also go to sessions on related data, alternately. An oracle that
+    reuses an earlier question or earlier data gives a wrong answer to one of them.
     """
     (name, a), *others = case.instance.perturbations.items()
     sessions = [("", case), *_related(case)]

@@ -59,8 +59,8 @@ class PulpOracle(MipOracle):
     other point within 1e-4 of it, or if all such points, at most 20, have been compared exactly. If the
     integer dual bounds of the cell model answer a question without the solver, ``exact`` is true.
 
-    PuLP passes the whole model to the solver for every question. HighsOracle and ScipOracle use these solvers
-    directly and keep the model loaded.
+    PuLP passes the whole model to the solver for every question. ``HighsOracle`` and ``ScipOracle`` call
+    their solvers directly, and keep the model loaded.
 
     Time limits, cancellation, Ctrl-C and progress work while HiGHS runs. Other solvers get the time limit. At
     a cancellation, external programs stop with their best point; at Ctrl-C they are ended. PuLP reports a

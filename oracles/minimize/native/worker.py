@@ -53,7 +53,7 @@ _NOTHING_IS_PRUNED = UNIT * 4 + 1  # above the value of every point of the tiny 
 
 
 def go(run: Run, threads: int) -> Status | None:
-    """Search to the end, or until a limit is reached; return the status that names the limit, or None."""
+    """Search to the end or until a limit; return the status of the limit, or None if none was reached."""
     helpers = [threading.Thread(target=_work, args=(run, False), daemon=True) for _ in range(threads - 1)]
     for helper in helpers:
         helper.start()
