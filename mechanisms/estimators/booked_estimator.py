@@ -26,9 +26,9 @@ from privopt.problems.errors import PrivOptError
 class BookedEstimator:
     """Base of estimators with a ``ledger``; passwords in the URL of a ledger are neither printed nor pickled.
 
-    Pickling an unfitted estimator without a ledger, within ``budget`` blocks, stores the addresses of these
-    budgets, so that another process that fits the estimator books in them. Pickling a fitted estimator stores
-    no address.
+    If an unfitted estimator without a ledger is pickled within ``budget`` blocks, the addresses of these
+    budgets are stored with it, so that another process that fits the estimator books in them. With a fitted
+    estimator no address is stored.
 
     Attributes:
         person: the column of persons; None if each person has one record.

@@ -295,7 +295,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
 
     The other arguments and attributes are those of ``PrivateLogisticRegression``; ``coef_`` has shape (d,),
     ``intercept_`` is a float, and predictions stay within ``label_range_``. With ``max_features``,
-    ``support_`` is the mask of the chosen features; if they were chosen on noisy moments, ``support_path_``
+    ``support_`` is the mask of the chosen features; if they were chosen by noisy moments, ``support_path_``
     has the masks for 1, 2, ... columns, from the same release. Without set or penalty, "auto" takes
     sufficient statistics; it screens features first if there are more than 1,000, or more than 100 that are
     bounded separately (``norm="linf"``).

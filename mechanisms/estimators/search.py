@@ -620,7 +620,7 @@ def _with(estimator: Any, params: Mapping[str, Any]) -> Any:
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{name} with {_words(params)}: {error}") from None
     known = model.get_params(deep=False)
-    if isinstance(known.get("ledger"), CarriedBudgets):  # the search carries them, too
+    if isinstance(known.get("ledger"), CarriedBudgets):  # the search carries the same budgets
         known = model.set_params(ledger=None).get_params(deep=False)
     if "epsilon" not in known and "mu" not in known:
         raise InvalidInputError(

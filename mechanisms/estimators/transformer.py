@@ -70,7 +70,7 @@ class SchemaTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         schema = declared_schema(self.schema)
         if self._checked_encoding() == "features":
-            return schema.norm() * (1 + 1e-12)  # above rounding errors
+            return schema.norm() * (1 + 1e-12)  # rounded up, against rounding errors
         return math.sqrt(sum((column.n_codes - 1) ** 2 for column in schema.columns)) * (1 + 1e-12)
 
     @property

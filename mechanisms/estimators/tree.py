@@ -419,7 +419,7 @@ class _PrivateBranchingClassifier(
         return self.predicates_.table(self.predicates_.coarse.codes(X))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the contents of a saved model; ``model`` repeats other entries for people."""
+        """Return the contents of a saved model; ``model`` restates other entries in words."""
         check_is_fitted(self)
         return {
             "format": self.file_format,

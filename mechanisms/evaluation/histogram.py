@@ -148,7 +148,7 @@ class HistogramPlan:
 
     @classmethod
     def plan(cls, bins: ScoreBins, *, epsilon: float) -> Self:
-        """Calibrate to public facts.
+        """Calibrate the noise to epsilon and to public facts.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.

@@ -254,7 +254,7 @@ class ClippedSumsPlan:
 
     @classmethod
     def plan(cls, label_range: tuple[float, float], *, epsilon: float) -> Self:
-        """Calibrate to public facts.
+        """Calibrate the noise to epsilon and to public facts.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, or too small for the grid of rates.
