@@ -24,6 +24,12 @@ _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 
 _TYPICAL, _LEAST = 0.25, 0.05
 # Usual squared correlation of two numbers.
 _USUAL = 0.1
+# Values of tau, the mean squared correlation of two blocks; the prior standard deviation of log tau about the
+# overall one; and the number of pairs that the prior of these values counts as. Without a tau for each pair,
+# the AUC was .0015 lower on 17 synthetic tables of correlated numbers at n mu = 2,500, and the same at
+# smaller n mu and on tables of other kinds.
+_TAUS, _WIDTH, _PRIOR_PAIRS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]), 1.5, 3.0
+_LEAST_TAU, _ROUNDS = 1e-3, 20
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
@@ -113,6 +119,10 @@ def likely_covariances(
 ) -> tuple[Floats, Floats]:
     """Estimate the covariances of all features: within blocks as given, between blocks shrunk to 0.
 
+    Between blocks of one feature all covariances are shrunk by one mean squared correlation, or by two if
+    ``numbers`` are given. For a larger block and any other, there is one for each pair of blocks
+    (``_kept_by_pairs``).
+
     Args:
         A: noisy covariances, shape (d, d), symmetric; off-diagonal noise has standard deviation sigma / sqrt
             2.
@@ -143,7 +153,13 @@ def likely_covariances(
         # usual value.
         unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
         tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
-    kept = np.where(within, 0.0, tau * scales / (tau * scales + max(sigma**2 / 2, 1e-300)))
+    noise = max(sigma**2 / 2, 1e-300)
+    kept = tau * scales / (tau * scales + noise)
+    if sigma > 0 and max(sizes) > 1:
+        several = np.outer(sizes, sizes) > 1
+        own = _kept_by_pairs(turned / math.sqrt(noise), scales / noise, sizes, float(np.max(tau[~pairs])))
+        kept = np.where(several[np.ix_(number, number)], own, kept)
+    kept = np.where(within, 0.0, kept)
     values, vectors = np.linalg.eigh(found + basis @ (kept * turned) @ basis.T)
     left = basis**2 @ (kept * sigma**2 / 2) @ (basis**2).T
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), hidden + left
@@ -160,6 +176,44 @@ def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray
     excess, expected = A[pairs] ** 2 - sigma**2 / 2, scales[pairs]
     tau = float(np.sum(expected * excess) / np.sum(expected**2))
     return min(max(tau, 0.0), 1.0)
+
+
+def _kept_by_pairs(seen: Floats, scales: Floats, sizes: list[int], overall: float) -> Floats:
+    """Return the factors that shrink covariances between blocks, if each pair of blocks has a tau of its own.
+
+    In many tables a few columns nearly repeat each other, and the others are nearly independent. The prior of
+    tau is a mixture over ``_TAUS``, fitted by expectation maximisation to the pairs of more than one entry.
+
+    Args:
+        seen: covariances in directions of the blocks, in standard deviations of the noise, shape (d, d).
+        scales: variances of the entries at tau = 1, in variances of the noise, shape (d, d).
+        sizes: of the blocks.
+        overall: the prior median of tau.
+    """
+    starts, squares = np.cumsum([0, *sizes[:-1]]), seen**2
+
+    def log_likelihood(tau: float) -> Floats:
+        grown = 1 + tau * scales
+        each = 0.5 * (squares * (1 - 1 / grown) - np.log(grown))
+        return np.add.reduceat(np.add.reduceat(each, starts, axis=0), starts, axis=1)
+
+    likely = np.array([log_likelihood(tau) for tau in _TAUS.tolist()])
+    likely = np.exp(likely - np.max(likely, axis=0))
+    fitted = likely[:, np.triu(np.outer(sizes, sizes) > 1, k=1)]
+    apart = np.log(np.maximum(_TAUS, _LEAST_TAU) / max(overall, _LEAST_TAU))
+    prior = np.exp(-0.5 * (apart / _WIDTH) ** 2)
+    prior /= np.sum(prior)
+    chances = prior
+    for _ in range(_ROUNDS):
+        joint = fitted * chances[:, None]
+        chances = np.sum(joint / np.sum(joint, axis=0), axis=1) + _PRIOR_PAIRS * prior
+        chances /= np.sum(chances)
+    posterior = likely * chances[:, None, None]
+    posterior /= np.sum(posterior, axis=0)
+    number, kept = np.repeat(np.arange(len(sizes)), sizes), np.zeros_like(seen)
+    for tau, probability in zip(_TAUS.tolist(), posterior, strict=True):
+        kept += probability[np.ix_(number, number)] * (tau * scales / (tau * scales + 1))
+    return kept
 
 
 def likely_weights(

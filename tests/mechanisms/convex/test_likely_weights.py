@@ -13,6 +13,7 @@ from scipy.stats import norm
 from privopt.mechanisms.convex.columns import smooth_prior
 from privopt.mechanisms.convex.likely_weights import (
     Block,
+    _kept_by_pairs,
     least_squares,
     likely_blocks,
     likely_covariances,
@@ -102,6 +103,43 @@ def test_of_ordered_levels_smooth_covariances_are_believed_first() -> None:
     assert errors[1] < 0.8 * errors[0]
     assert errors[1] == pytest.approx(float(np.sum(left[:k, k:])), rel=0.7)
     assert errors[1] < 0.15 * k * k * sigma**2 / 2
+
+
+def test_each_pair_of_columns_is_as_correlated_as_its_covariances_say() -> None:
+    """Two columns of levels that are nearly equal, among ten that are independent, under noise."""
+    rng, k, columns, sigma = np.random.default_rng(3), 6, 12, 0.02
+    levels = rng.integers(k, size=(40_000, columns))
+    levels[:, 1] = np.where(rng.uniform(size=40_000) < 0.6, levels[:, 0], levels[:, 1])
+    X = np.concatenate([levels[:, [c]] == np.arange(k) for c in range(columns)], axis=1).astype(float)
+    true, shape = np.cov(X.T), (k * columns, k * columns)
+    noise = np.triu(rng.normal(size=shape), 1) * sigma / math.sqrt(2)
+    blocks = [Block(true[s, s]) for s in (slice(k * c, k * c + k) for c in range(columns))]
+    found, left = likely_covariances(true + noise + noise.T, blocks, sigma)
+    kept, squares = left / (sigma**2 / 2), (found - true) ** 2 / (sigma**2 / 2)
+    equal, beside = np.s_[:k, k : 2 * k], np.s_[2 * k : 3 * k, 3 * k :]
+    assert np.mean(kept[equal]) > 0.6  # at most (5 / 6)^2: levels of a column sum to 1
+    assert np.mean(squares[equal]) < 1.1
+    assert np.mean(kept[beside]) < 0.03
+    assert np.mean(squares[beside]) < 0.03
+    (few, _) = likely_covariances((true + noise + noise.T)[: 2 * k, : 2 * k], blocks[:2], sigma)
+    assert few[equal] == pytest.approx(found[equal], abs=0.4 * sigma)  # the others say little about this pair
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.5, 3.0, 30.0])
+def test_the_factor_of_one_pair_is_the_mean_over_its_correlations(signal: float) -> None:
+    """Two blocks of two features, whose entries all have the same scale."""
+    seen = np.full((4, 4), signal)
+    taus = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
+    kept = _kept_by_pairs(seen, np.full((4, 4), 8.0), [2, 2], 0.1)
+    prior = np.exp(-0.5 * (np.log(np.maximum(taus, 1e-3) / 0.1) / 1.5) ** 2)
+    prior /= np.sum(prior)
+    likely = np.prod(norm.pdf(np.full((4, 8), signal), 0, np.sqrt(1 + 8 * taus)), axis=0)
+    chances = prior
+    for _ in range(20):
+        chances = likely * chances / np.sum(likely * chances) + 3 * prior
+        chances /= np.sum(chances)
+    posterior = likely * chances / np.sum(likely * chances)
+    assert kept[:2, 2:] == pytest.approx(np.full((2, 2), posterior @ (8 * taus / (1 + 8 * taus))))
 
 
 def test_covariances_without_noise_are_those_that_are_seen() -> None:
