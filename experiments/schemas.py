@@ -1,4 +1,4 @@
-"""Measure learned schemas: ranks of private cuts, and cards with learned against declared cuts.
+"""Measure learned schemas: ranks of private cuts, and AUC of cards with learned cuts or declared quartiles.
 
     python -m privopt.experiments.schemas [--opendp PYTHON] [--runs 150] [--splits 20] [--environments FOLDER]
         [--output FOLDER]
@@ -45,10 +45,12 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _PEER = Path(__file__).parent / "workbench" / "quantile_peer.py"
-# Records of a column, pure epsilon of a level of cuts (twice its strength), and the excess rank to reach.
+# _RECORDS: the number of records of a column. _EPSILON: pure epsilon of each level of a tree of cuts, twice
+# ``CutPlan.strength``. _TARGET: the largest excess rank that the page counts as a success.
 _RECORDS, _EPSILON, _TARGET = 10_000, 0.03, 0.006
-# The share of mu^2 that a schema spends, epsilon of schema and card together, the loss of AUC to stay below,
-# and the most cuts of a column: as many as quartiles.
+# _SHARE: the share of mu^2 spent on the schema. _TOTAL: epsilon of schema and card together. _GAP: the
+# largest loss of AUC that the page counts as a success. _CUTS: the most cuts of a column, as many as there
+# are quartiles.
 _SHARE, _TOTAL, _GAP, _CUTS = 0.1, 1.0, 0.006, 3
 _COVERTYPE = 40_000
 
@@ -78,9 +80,10 @@ def shapes() -> dict[str, Floats]:
 
 
 def excess(values: Floats, cut: float) -> float:
-    """Return by how many records a cut misses the middle of sorted numbers, beyond what the best cut does.
+    """Return the excess rank of a cut: its distance from the median, less the distance of the best cut.
 
-    The result is a share of the records of a column.
+    A distance is the number of records between a cut and the middle of the sorted ``values``, as a share of
+    the ``_RECORDS`` of a whole column.
     """
     middle = len(values) / 2
     starts = np.append(np.flatnonzero(np.diff(values, prepend=np.nan) != 0), len(values))
@@ -185,7 +188,8 @@ def _made(columns: int) -> Table:
     return frame, labels, [str(name) for name in frame], []
 
 
-# Numbers of training records, None for half of the table; most give strengths of 40 to 110.
+# Numbers of training records by table; None is half of the table. Most were chosen such that
+# ``Card.strength`` is 40 to 110.
 SIZES: dict[str, tuple[int | None, ...]] = {
     "Adult": (3_200, 4_500, 7_000, None),
     "Covertype": (4_500, 6_500, 9_500, None),
@@ -232,7 +236,7 @@ class Card:
     Attributes:
         size: the number of training records as it was asked for, or "half".
         n: the number of training records.
-        strength: lambda n of the cuts, lambda their strength per record.
+        strength: the product of n and ``CutPlan.strength``.
         cuts: the planned number of cuts of a column.
         quartiles, learned: the AUC with declared quartiles and with learned cuts.
     """
@@ -248,7 +252,7 @@ class Card:
 
 
 class Split(NamedTuple):
-    """A random split of a table: ``size`` records, or half of them, for training, and a half for testing."""
+    """A random split of a table: half for testing, and at most ``size`` others (None: all) for training."""
 
     table: str
     size: int | None
@@ -292,7 +296,7 @@ def _cut_plan(types: dict[str, str], n: int) -> CutPlan:
 
 
 def page(found: pd.DataFrame, models: pd.DataFrame) -> str:
-    """Write the page of both tables."""
+    """Return the text of the page, from the results on ranks and on cards."""
     found = found.round(9)  # means of the same numbers differ in the last digits between versions of pandas
     shown = found.rename(columns={"median": "first cut", "three": "all cuts", "opendp": "OpenDP, median"})
     parts = [models["table"], models["n"]]
@@ -340,7 +344,7 @@ def ranks_study(runs: int, python: Path | None) -> Study[str]:
 
 def main(
     runs: Annotated[int, typer.Option(min=1, help="Number of runs for each column.")] = 150,
-    splits: Annotated[int, typer.Option(min=1, help="Number of random parts of each table.")] = 20,
+    splits: Annotated[int, typer.Option(min=1, help="Number of random splits of each table.")] = 20,
     environments: Annotated[
         Path | None, typer.Option(help="Folder that privopt.experiments.scorecards --build filled.")
     ] = None,
@@ -350,7 +354,7 @@ def main(
         "learned-schemas"
     ),
 ) -> None:
-    """Measure the missing columns and splits, and write the page."""
+    """Measure the columns and splits that have no result yet, and write the page."""
     found = ranks_study(runs, opendp).run(output, list(shapes()), shard=shard)
     sizes = SIZES if environments is None else SIZES | PACKAGED
     cells = [Split(name, n, k) for name, those in sizes.items() for n in those for k in range(splits)]

@@ -22,16 +22,16 @@ Made = TypeVar("Made")
 
 # Largest number of steps of an exact draw that "auto" accepts by default: some seconds on one core.
 MOST_WORK = 2e9
-_PATIENCE = 1.0  # seconds after a limit that outside code has to return by itself
+_PATIENCE = 1.0  # seconds that an oracle has to return by itself after a limit is reached
 _LOOK = 0.02  # seconds between two checks of a limit while waiting for work that does not check the limit
 
 
 @dataclass(frozen=True)
 class Progress:
-    """A snapshot of a running solve, in units of loss. Not private: it depends on the records and the noise.
+    """A snapshot of a running solve. No privacy guarantee covers it: it depends on the records and the noise.
 
     Attributes:
-        incumbent, bound: the best value and the proved bound so far; NaN if there is none.
+        incumbent, bound: the best value and the proved bound so far, in units of loss; NaN if there is none.
         nodes: the work done so far: nodes, candidates, or steps of an iteration.
         seconds: seconds since the start.
         total: the total work; None if it is unknown.
@@ -53,8 +53,8 @@ class Limits:
     """Time limit, progress callback and cancellation of one solve.
 
     Attributes:
-        seconds: wall-clock limit of one solve, > 0, or None. Outside code that ignores the limit gets another
-            tenth of it plus one second. Then its answer is dropped, although its thread goes on.
+        seconds: wall-clock limit of one solve, > 0, or None. An oracle that ignores the limit gets another
+            tenth of the limit plus one second. Then its answer is dropped, although its thread goes on.
         on_progress: called at most a few times per second with a ``Progress``. The content and timing of the
             calls depend on the records, and no privacy guarantee covers them: show them only to people who
             may see the records.
@@ -143,13 +143,13 @@ def within(watch: Watch, build: Callable[[], Made]) -> Made:
         reason = watch.stop() or Status.INTERRUPTED
         raise UnfinishedBuildError(
             f"stopped by {reason.name} after {watch.seconds:.1f} s, before the problem was built. To do: "
-            f"{reason.value}; what is compiled for this machine is compiled once"
+            f"{reason.value}; code that was compiled on this machine is not compiled again"
         )
     return work.result()
 
 
 def unless_deaf(watch: Watch, work: Callable[[], Made], otherwise: Callable[[Status], Made]) -> Made:
-    """Return the result of outside work, or ``otherwise(reason)`` if the work does not stop at a limit.
+    """Return the result of an oracle's work, or ``otherwise(reason)`` if the work does not stop at a limit.
 
     After the limit, the work has another tenth of the limit plus one second to return. If it does not return
     by then, it goes on in another thread, and its result is dropped.
@@ -212,10 +212,10 @@ class LatticeOracle(ABC):
     takers_of_constraints: ClassVar[str]
 
     def planned_refusals(self, facts: ProblemFacts) -> list[str]:
-        """List the reasons why the oracle may refuse some problem with these facts; any reason fails a plan.
+        """List the reasons why the oracle may refuse some problem with these facts.
 
-        If the list is empty, the oracle must take *every* such problem: a later refusal would depend on the
-        records.
+        A plan fails if the list is not empty. If it is empty, the oracle must take *every* such problem: a
+        later refusal would depend on the records.
         """
         return []
 
@@ -232,6 +232,6 @@ def unconstrained(oracle: LatticeOracle, lattice: IntegerLattice, capable: str) 
     if not lattice.constrained or oracle.takes_constraints:
         return []
     return [
-        f"it knows no constraints on points. To do: another oracle ({capable}); in your own, "
-        "takes_constraints = True if it keeps to lattice.batches()"
+        f"it knows no constraints on points. To do: use another oracle ({capable}); if it is your own and "
+        "searches only lattice.batches(), set takes_constraints = True in its class"
     ]

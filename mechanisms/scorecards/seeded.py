@@ -49,23 +49,23 @@ from privopt.problems.discrete.lattice import IntArray, IntegerLattice
 from privopt.problems.errors import InvalidInputError
 from privopt.problems.tables.schema import Schema
 
-# The share of epsilon for the choice: the first, and more for smaller n * epsilon, up to the second. On 60
-# synthetic tables at epsilon .1, .3 and 1 four times as much for small n * epsilon chose no better thresholds
-# among those of ``intercepts``, and the model lost .0045, .0038 and .0015 AUC by it.
+# The choice gets the share 40 B / (n epsilon) of epsilon, B the largest loss of a record, but at least .05
+# and at most .1. On 60 synthetic tables at epsilon .1, .3 and 1, four times that share where n epsilon is
+# small found no better intercepts (``rounding.intercepts``), and cost the model .0045, .0038 and .0015 AUC.
 _CHOICE_SHARE, _LARGEST_SHARE, _DECISIVE = 0.05, 0.1, 40.0
 # Gradient descent reads every entry of the table in every step. If it would read more entries than this in
 # total (some seconds), the model is fitted by objective perturbation instead.
 _MOST_READ = 1.5e9
 # Largest n * mu per feature at which noisy moments were no worse on synthetic tables than any other model.
 _LARGEST = 200
-# Columns are drawn before the fit if the table has at least this many for each column that may have points
-# (``max_columns``). On synthetic tables of 12 to 85 columns, of which 4 to half mattered, cards of drawn
-# columns had .015 more AUC than cards of the columns with the largest noisy weights; with three or four
-# columns for each, drawing lost as often as it gained. Columns are also drawn if all their features together
-# are too many for noisy moments.
+# Columns are drawn before the fit if the table has at least this many times ``max_columns``, the number of
+# columns that may have points. On synthetic tables of 12 to 85 columns, where at least four columns and at
+# most half of them mattered, cards of drawn columns had .015 more AUC than cards of the columns with the
+# largest noisy weights. If the table had only three or four times ``max_columns``, drawing lost as often as
+# it gained. Columns are also drawn if all their features together are too many for noisy moments.
 _COLUMNS_PER_POINTS = 5
-# Default bounds on the points of a level and of a number. A record gets a fraction of a number's points, and
-# a small one if values lie near one end of the range.
+# Default bounds on the points of a level and of a number. The bound for numbers is larger, because a record
+# gets only a fraction of a number's points: a small fraction if values lie near one end of the range.
 _POINTS, _POINTS_OF_NUMBERS = 10, 400
 
 
@@ -82,23 +82,30 @@ class SeededData:
 class SeededScorecard:
     """A card drawn from roundings of a private linear model by the exponential mechanism on the 0/1 loss.
 
-    Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n and the facts
-    public. The list of candidate cards and thresholds is computed from the linear model's weights by
-    post-processing. Given any list, the choice is an exponential mechanism on it. Composition: if the model
-    is one Gaussian release, mu-GDP, it is composed with the bounded range of the choice, proved in
-    ``beside_range_delta``. Otherwise the model is (epsilon_1, delta)-private, the choice is
-    epsilon_2-private (pure), and basic composition applies, which holds for adaptive choices (Dwork and
-    Roth 2014, theorem B.1). If the budget is small, means of numbers are released first, mu_0-GDP. They
-    determine the units of the numbers in the model, which is mu_1-GDP for every choice of units. Both
-    together are sqrt(mu_0^2 + mu_1^2)-GDP, which replaces mu above. The running time of the choice depends
-    only on the number of records, features and cards, and the linear model's solver stops after a public
-    number of passes. The weights of the model are released with the card: composition covers both. If the
-    model is one release of noisy moments, the share of positives in the moments and the posterior spread of
-    the weights are released, too, as post-processing.
+    Privacy: (epsilon, delta)-differential privacy. Neighbours differ in one replaced record; the number n of
+    records and the facts are public. The list of candidate cards and thresholds is computed from the model's
+    weights by post-processing. Given any list, the choice is an exponential mechanism on it. Composition
+    depends on the model:
 
-    Records may have whole-number weights from 0 to W; a weight is a part of its record. The linear model
-    takes weights as shares of W, with no more noise. In the choice, a record's loss is up to W times as
-    large.
+    - If the model is mu-GDP, delta is that of a mu-GDP release followed by a choice of bounded range; the
+      proof is in ``beside_range_delta``.
+    - If columns are drawn, the model is rho-zCDP, and a choice of bounded range w is (w^2 / 8)-zCDP. The sum
+      is converted to (epsilon, delta).
+    - Otherwise the model is (epsilon_1, delta)-private, the choice is epsilon_2-private (pure), and basic
+      composition applies, which holds for adaptive choices (Dwork and Roth 2014, theorem B.1).
+
+    If the budget is small, the means of the numeric columns are released first, mu_0-GDP. The means determine
+    the units of these columns in the model. If the model is mu_1-GDP for every choice of units, means and
+    model together are sqrt(mu_0^2 + mu_1^2)-GDP; if it is rho-zCDP, they are (rho + mu_0^2 / 2)-zCDP.
+
+    The running time of the choice depends only on the number of records, features and cards, and the linear
+    model's solver stops after a public number of passes. The weights of the model are released with the card:
+    composition covers both. If the model is one release of noisy moments, the noisy share of positive records
+    and the posterior spread of the weights are released, too; both are post-processing of the moments.
+
+    Records may have whole-number weights from 0 to W; the weight of a record is private, as a part of the
+    record. The linear model divides record weights by W, so it needs no more noise than without them. In the
+    choice, the loss of a record is up to W times as large.
 
     An instance is a plan: noise and spend are fixed before data are read.
 
@@ -108,7 +115,8 @@ class SeededScorecard:
         choice: the plan of the choice among its roundings.
         spend: the privacy claim.
         means: the plan of the means that determine the units of numbers, or None.
-        nearest: the plan of nearest cards under constraints; None: weights are rounded.
+        nearest: the plan of the search for the nearest cards that satisfy the constraints of
+            ``facts.program``. If None, there is no such program, and the weights are rounded.
     """
 
     family: ClassVar[Family] = Family.CARD
@@ -139,7 +147,8 @@ class SeededScorecard:
             epsilon, delta: the target.
             loss: loss of the linear model for labels -1 and +1; logistic by default.
             model: mechanism of the linear model, a name of ``RISK_MECHANISMS``, or "auto".
-            solver: the solver of nearest cards, if the facts have a ``program``; HiGHS by default.
+            solver: the solver that finds nearest cards, HiGHS by default. It is used only if
+                ``facts.program`` is given.
 
         Raises:
             PrivacyParameterError: epsilon or delta out of range, or a lattice with a norm bound.
@@ -181,7 +190,8 @@ class SeededScorecard:
         """Level of Gaussian differential privacy of the whole, rounded up; None if the model states none.
 
         The choice, of bounded range w, is mu-GDP for mu = ``pure_to_gdp(w / 2)`` (proved in ``CutPlan``). The
-        spend, by ``beside_range_delta``, is a little smaller; the level is for composition with others.
+        level is for composition with other releases. Alone, ``spend`` is a slightly stronger claim than this
+        level, because it is computed by ``beside_range_delta``.
         """
         own = self.seed.spend
         if own.level is None or own.notion != "gdp":
@@ -225,8 +235,8 @@ class SeededScorecard:
         Args:
             table: the records.
             oracle: the oracle that draws from a list of cards.
-            coded: the features of the table divided by their denominator, in coded form, if known; it speeds
-                up the linear model.
+            coded: the features divided by their denominator, as codes of the cells of columns. Optional: the
+                linear model is fitted faster with it.
 
         Raises:
             PlanMismatchError: the plan was made for other facts.
@@ -350,7 +360,7 @@ def _keeps_zcdp(rho: float, width: float, target: tuple[float, float]) -> bool:
 def _zcdp_beside(epsilon: float, delta: float, width: float) -> float:
     """Return the largest mu such that (mu^2 / 2)-zCDP and a choice of bounded range ``width`` keep a target.
 
-    It is 0 if the choice needs more than half of the rho that the target allows, as at a tiny delta.
+    It is 0 if the choice needs more than half of the rho that the target allows. A tiny delta allows little.
     """
     rho, choice = zcdp_rho(epsilon, delta) * (1 - 1e-9), bounded_range_to_zcdp(width)
     return math.sqrt(2 * (rho - choice)) if 2 * choice <= rho else 0.0
@@ -387,8 +397,8 @@ def _moments(facts: CardFacts, risk: RiskFacts, epsilon: float, mu: float) -> Su
 def _check_box(lattice: IntegerLattice) -> None:
     if lattice.squared_radius is not None:
         raise PrivacyParameterError(
-            f"seeded rounds to a box of weights, not {lattice}. To do: leave the radius out, or another "
-            "mechanism: exponential, rspm or opdisc (--mechanism)"
+            f"seeded rounds to a box of weights, not {lattice}. To do: leave the radius out, or name "
+            "another mechanism: exponential, rspm or opdisc (--mechanism)"
         )
 
 
@@ -423,10 +433,10 @@ def _delta_of(mu: float, epsilon: float) -> float:
 
 
 def points_lattice(low: int, high: int, dimension: int, intercept: bool, columns: int) -> IntegerLattice:
-    """Return the box [low, high] per feature; the intercept is bounded by the sum over the columns.
+    """Return the box [low, high] per feature, and for the intercept the sum of the bounds of all columns.
 
     Raises:
-        InvalidInputError: the sum leaves 64 bits.
+        InvalidInputError: the bound on the intercept does not fit into 64 bits.
     """
     lows, highs = np.full(dimension, low), np.full(dimension, high)
     if intercept:

@@ -20,8 +20,8 @@ class MissingLevel(Column):
     """A column with a separate level for missing values (empty, NaN, None, markers): no imputation.
 
     The column has one more feature, an indicator of missing values; its other features are 0 where the value
-    is missing. In numeric columns, any cell that is not a number counts as missing. In files the key is
-    ``missing_level = true``, among the column's own keys.
+    is missing. In numeric and binned columns, any cell that is not a number counts as missing. In a schema
+    file, declare the level with ``missing_level = true`` among the keys of the column.
 
     Args:
         column: a ``Numeric``, ``Categorical`` or ``Binned``.

@@ -1,4 +1,4 @@
-"""The audit trail of a ledger: hash-chained rows, and the sums that they imply."""
+"""The audit trail of a ledger: hash-chained rows, and the spends that they add up to."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Account:
     def from_row(cls, row: Any, unit: str = "record") -> Account:
         """Read ``to_row`` back; ValueError if anything in it was changed.
 
-        The unit of privacy is recorded in the row of the trail that created the budget.
+        ``to_row`` leaves out the unit of privacy: the row of the trail that created the budget records it.
         """
         name, epsilon, delta, rule, strength, strength_delta, number, _ = row
         spent = Spent(Fraction(strength), Fraction(strength_delta))
@@ -102,10 +102,11 @@ class Entry:
         identifier: the identifier of the reservation.
         spend: the reserved spend.
         state: see above.
-        time: when it was reserved, by that machine's clock, in UTC and ISO 8601; empty if not recorded.
+        time: when it was reserved, in UTC and ISO 8601, by the clock of the machine that reserved; empty if
+            not recorded.
         who: who reserved; empty if not recorded.
         budgets: the names of the budgets that it is booked in.
-        started: whether its release started at once, so that it is never cancelled.
+        started: whether its release started together with the reservation; then it can never be cancelled.
     """
 
     identifier: str
@@ -141,7 +142,7 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
     elif row.action == "reserve":
         spend, names = PrivacySpend.from_dict(content["spend"]), tuple(content["budgets"])
         if reservation in entries or not names:
-            raise ValueError(f"row {row.number} reserves again, or in no budget")
+            raise ValueError(f"row {row.number} reserves under a used identifier, or in no budget")
         started = bool(content.get("started"))
         entries[reservation] = Entry(reservation, spend, "reserved", row.time, row.who, names, started)
         for name in names:
@@ -162,14 +163,14 @@ def step(row: Row, entries: dict[str, Entry], accounts: dict[str, Account]) -> N
     elif row.action in ("take over", "arrive"):
         accounts.update({name: replace(mine, number=row.number) for name, mine in accounts.items()})
     elif row.action != "move":
-        raise ValueError(f"row {row.number} says {told(row.action)}")
+        raise ValueError(f"row {row.number} has an unknown action: {told(row.action)}")
 
 
 def _budget_of(content: Any) -> Budget:
     """Return the budget that a row creates; KeyError, TypeError or ValueError if it creates none."""
     units = [unit for unit, relation in NEIGHBOURS.items() if relation == content["neighbours"]]
     if not units:
-        raise ValueError("it creates a budget for other neighbours")
+        raise ValueError("it creates a budget for neighbours that privopt does not know")
     return Budget(content["epsilon"], content["delta"], content["rule"], units[0])
 
 
@@ -214,7 +215,7 @@ def miscounted(rows: Sequence[Row], accounts: Sequence[Account]) -> Iterator[str
     try:
         _, counted = replay(rows)
     except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-        yield f"the trail is no ledger's: {error}"
+        yield f"no ledger wrote this trail: {error}"
         return
     known = {account.name: account for account in accounts}
     for name in sorted({*known, *counted}):

@@ -175,7 +175,7 @@ def test_a_release_that_has_started_and_is_cancelled_by_hand_is_found_by_verify(
     with ledger._store.booking() as book:
         book.append("cancel", {"reason": "nothing was read"}, reservation=identifier)
         book.put(replace(book.accounts()[0], spent=Spent()))
-    assert verify(place) == ["the trail is no ledger's: row 3 cancels a release that had started"]
+    assert verify(place) == ["no ledger wrote this trail: row 3 cancels a release that had started"]
 
 
 def test_a_reservation_is_closed_by_the_budgets_that_it_is_in(place: str) -> None:
@@ -216,7 +216,7 @@ def test_a_release_whose_reservation_is_gone_is_withheld(place: str) -> None:
     with pytest.raises(LedgerError, match="no open reservation of that identifier to commit"):
         handed_over = bool(release())
     assert not handed_over
-    assert verify(place) == ["the trail is no ledger's: row 3 cancels a release that had started"]
+    assert verify(place) == ["no ledger wrote this trail: row 3 cancels a release that had started"]
 
 
 def test_what_guarantees_nothing_is_refused(tmp_path: Path) -> None:
