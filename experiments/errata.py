@@ -169,7 +169,7 @@ def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
 
 
 def a_scale_that_leaks() -> Demonstration:
-    """Show that one outlier multiplies the printed scale without limit, the smooth one by at most e^t."""
+    """Show that one outlier multiplies the printed scale without limit; the smooth scale, by e^t at most."""
     n, m, epsilon, delta, rows = 1000, 10, 1.0, 1e-5, []
     claimed = zcdp_epsilon(epsilon**2 / 2, delta)
     trimming = Trimming(n, 0.0, 1.0, m, ArsinhNoise.as_printed(epsilon))
@@ -189,10 +189,10 @@ def a_scale_that_leaks() -> Demonstration:
 
 
 def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3) -> AuditedClaim:
-    """Return the claim of Algorithm 2 on neighbours that differ in an outlier, with a mutant.
+    """Return the claim of ``TrimmedMean`` for two data sets, all zeros and zeros but for one outlier.
 
-    The claim is made with the exact smooth sensitivity; the mutant has the printed scale. Both have the
-    printed t and s, for which the paper claims (1/2) epsilon^2-zCDP.
+    The noise of its plan is scaled by the exact smooth sensitivity, the noise of its mutant by the printed
+    scale. Both have t and s as printed in Algorithm 2, for which the paper claims (1/2) epsilon^2-zCDP.
     """
     trimming = Trimming(1000, 0.0, 1.0, 10, ArsinhNoise.as_printed(epsilon))
     claimed = PrivacySpend.approximate(zcdp_epsilon(epsilon**2 / 2, delta), delta, TrimmedMean.name)
@@ -200,13 +200,13 @@ def trimmed_mean_claim(outlier: float, epsilon: float = 1.0, delta: float = 1e-3
 
 
 def _scale_epsilon(ratio: float, delta: float) -> float:
-    """Bound epsilon between the laws of S sinh(Y) and ratio * S sinh(Y) from below, Y standard normal.
+    """Return a lower bound on epsilon between the laws of S sinh(Y) and ratio * S sinh(Y).
 
-    The events are |output| > c and |output| <= c, for many c.
+    Y is standard normal. The events are |output| > c and |output| <= c, for many c.
     """
     if ratio <= 1:
         return 0.0
-    # With c = S sinh(u), the narrow output exceeds c iff |Y| > u, the wide one iff |Y| > v.
+    # With c = S sinh(u), |S sinh(Y)| > c iff |Y| > u, and |ratio * S sinh(Y)| > c iff |Y| > v.
     u = np.linspace(1e-3, math.asinh(ratio) + 12, 20_000)
     v = np.arcsinh(np.sinh(u) / ratio)
     above = _log_excess(2 * special.ndtr(-v), 2 * special.ndtr(-u), delta)
@@ -225,13 +225,13 @@ def _log_excess(likelier: Floats, other: Floats, delta: float) -> float:
 
 
 def epsilon_for_rho() -> Demonstration:
-    """Tabulate what the printed budget of a coordinate in Algorithm 3 composes to, as in its proof."""
+    """Tabulate the epsilon of all of Algorithm 3, by the composition in its proof: printed and corrected."""
     delta, rows = 1e-5, []
     for epsilon in (0.1, 0.5, 1.0):
         tilde = math.sqrt(-2 * math.log(delta) + 2 * epsilon) - math.sqrt(-2 * math.log(delta))
         found = []
         for total in (epsilon, tilde):
-            # d T coordinates at (total^2 / (d T)) / 2-zCDP each.
+            # Each of d T coordinates is (1/2) total^2 / (d T)-zCDP.
             rho = total**2 / 2
             found += [rho + 2 * math.sqrt(-rho * math.log(delta)), zcdp_epsilon(rho, delta)]
         rows.append((f"{epsilon:g}", *map(_short, found)))
@@ -255,7 +255,7 @@ def a_condition_that_excludes_the_theorem() -> Demonstration:
         epochs = math.ceil(math.log(n**2 / (p * -math.log(delta) * condition)))
         steps = epochs * m
         printed = math.sqrt(steps * -math.log(delta)) / n
-        # A difference of two gradients of one record has norm <= 2 G, the unit of the multiplier.
+        # The multiplier is sigma / (2 G): a difference of two gradients of one record has norm <= 2 G.
         needed = 2 * poisson_multiplier(1.0, delta, q=1 / n, steps=steps, coordinates=p * steps)
         row = (f"{n:g}", f"{condition:g}", str(epochs), str(m), "1", f"{steps / n**2:.2g} c1")
         rows.append((*row, f"{printed:.3f} sqrt(c)", f"{needed:.3f}", f"{(needed / printed) ** 2:.0f}"))
@@ -306,7 +306,7 @@ def advanced_composition() -> Demonstration:
 
 
 def distances_that_one_answer_moves() -> Demonstration:
-    """Tabulate how the scale of sample-aggregate grows as one of m equal answers moves to the edge."""
+    """Tabulate by how much the scale of sample-aggregate grows as one of m equal answers moves away."""
     rows = []
     for m, epsilon, delta in [(161, 4.0, 0.05), (401, 4.0, 1e-3), (2001, 1.0, 1e-3)]:
         plan = SampleAggregate.plan(m, 1, subsets=m, radius=1.0, epsilon=epsilon, delta=delta)
@@ -319,13 +319,13 @@ def distances_that_one_answer_moves() -> Demonstration:
         allowed = math.exp(epsilon / (4 * (1 + math.log(2 / delta))))
         rows.append((str(m), f"{epsilon:g}", f"{delta:g}", f"{allowed:.3f}", *(f"{r:.4g}" for r in moved)))
     columns = ("m", "epsilon", "delta", "allowed: e^beta", "largest: scale grows by", "smallest: grows by")
-    return Demonstration(9, "the largest distances are one answer's", columns, tuple(rows))
+    return Demonstration(9, "one answer decides the largest distances", columns, tuple(rows))
 
 
 def a_sum_of_deviations() -> Demonstration:
-    """Tabulate, for OPSamp, how often means of answers on neighbours differ by more than the printed bound.
+    """Tabulate, for OPSamp, how often mean answers on two neighbours differ by more than the printed bound.
 
-    The answers of a draw differ in every coordinate or in none.
+    For each draw of the noise the two answers differ in every coordinate or in none.
     """
     rows = []
     for d, gamma, delta in [(10, 0.05, 1e-6), (23, 0.05, 1e-6), (100, 0.05, 1e-6), (23, 0.01, 1e-9)]:
@@ -343,7 +343,7 @@ def a_sum_of_deviations() -> Demonstration:
 
 
 def a_variance_without_the_steps() -> Demonstration:
-    """Tabulate the epsilon of T steps on all records whose noise hardly grows with T."""
+    """Tabulate the epsilon of T steps with full gradients: by the quoted variance, and by T times as much."""
     rows = []
     for steps, epsilon, delta in [(1, 1.0, 1e-3), (200, 0.5, 1e-3), (200, 2.0, 1e-3), (10_000, 1.0, 1e-5)]:
         # sigma in units of G / n; a mean of n gradients moves by 2 G / n.
@@ -431,7 +431,7 @@ def a_scale_that_is_never_zero() -> Demonstration:
 
 
 def a_class_with_one_member() -> Demonstration:
-    """Compute, by enumeration, the privacy loss of draws of subsets by the number of their mistakes."""
+    """Compute, by enumeration, the privacy loss if subsets with equally many mistakes form a class."""
     columns = (
         "n",
         "R(S) moves by at most",
@@ -462,14 +462,15 @@ PAIRS = tuple(itertools.combinations(range(4), 2))
 
 
 def _subset_bound(s: int) -> float:
-    """Return the largest loss of a record, by which replacing a record can move R(S) at most, |S| = s."""
+    """Return the largest loss of a record for |S| = s: one record moves R(S) by no more than that."""
     return float((_CUT + _CUT * _BALL * math.sqrt(s)) ** 2)
 
 
 def tables_whose_optimum_moves(n: int) -> list[tuple[Floats, Floats]]:
-    """Return neighbouring tables of signs with y = .45 (x0 + x1), and with y = .45 (x0 + x2) on one record.
+    """Return two neighbouring tables of signs; y of record 0 decides whether x1 or x2 is in the best pair.
 
-    x2 copies x1 but for that record, which decides which of the two is in the optimum. n is a multiple of 8.
+    x2 copies x1 except in record 0, and y = .45 (x0 + x1), but for record 0 of the second table, where y =
+    .45 (x0 + x2). n is a multiple of 8.
     """
     t = np.arange(n)
     x0, x1, x3 = (1.0 - 2.0 * (t >> k & 1) for k in range(3))
@@ -537,9 +538,9 @@ def drawn_by_class(losses: Floats) -> Floats:
 
 
 def a_loss_for_all_the_rest() -> Demonstration:
-    """Tabulate the probability of the informative columns by exact draws and by draws with the R best.
+    """Tabulate the probability to draw the informative columns, by exact draws and by those of the code.
 
-    In the latter all subsets but the R best have one loss.
+    The code replaces the losses of all subsets but the R best by the largest loss of these R.
     """
     columns = ("p", "s", "n", "R", "exact", "R best")
     rows = []
@@ -551,13 +552,13 @@ def a_loss_for_all_the_rest() -> Demonstration:
 
 
 def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
-    """Return the probability of the informative columns at epsilon = 1, in exact draws and with the best.
+    """Return the probabilities of the informative columns in exact draws and in the code's, at epsilon = 1.
 
     The p columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s of them, so
     that a subset that lacks k of these has R = .04 n k: subsets are counted by k.
 
     Args:
-        most: the number of best subsets that keep their own losses.
+        most: the number of best subsets to which the code gives their own losses.
     """
     rate = 0.04 * n / (2 * _subset_bound(s))
     counts = [math.comb(s, k) * math.comb(p - s, k) for k in range(s + 1)]
@@ -573,9 +574,9 @@ def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
 
 
 def _excess(m: int, p: float, delta: float) -> float:
-    """Return the excess over p that a mean of m coins of probability p has with probability at most delta.
+    """Return x such that the mean of m coins is p + x or more with probability at most delta.
 
-    It follows from Chernoff's bound.
+    Each coin is 1 with probability p, else 0; x follows from Chernoff's bound.
     """
 
     def rare(excess: float) -> bool:

@@ -169,7 +169,7 @@ _SUBSETS = Reason(
 )
 _LOGARITHM = Reason(
     "the last of these powers is that of the bound with the constants of its proof, T of order log(n² ε²) "
-    "and exact noise. The paper's power leaves the logarithm out",
+    "and exactly calibrated noise. The paper's power leaves the logarithm out",
     derived=True,
 )
 

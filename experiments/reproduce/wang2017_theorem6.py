@@ -30,7 +30,7 @@ FEATURES, _DIMENSIONS = "sigmoid link, against p", (4, 16, 64)
 DELTA, EPSILON = 1e-6, 1.0
 _LINK_FEATURES, _LINK_NORM, _LINK_REACH = 4, 1.6, 1.2
 _PAIRS = 10
-_SPREAD = 0.75  # the least eigenvalue of X'X / n is taken to be this share of its expectation
+_SPREAD = 0.75  # the least positive eigenvalue of X'X / n, as a share of that of E X'X / n: an assumption
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,8 @@ class Problem:
 def link_risk(n: int, seed: int, features: int = _LINK_FEATURES) -> tuple[EmpiricalRisk, float]:
     """Return the risk of (s(<x, w>) - y)^2, s the sigmoid, with y = s(<x, w*>), so that min F = 0.
 
-    Rows have entries +-r / sqrt(p), and w* is a multiple of e_1: all predictions at w* are +-r / 2.
+    Rows have norm r = 1.6 and p entries +-r / sqrt(p), and w* is a multiple of e_1: all predictions at w* are
+    +-r / 2.
     """
     X = np.random.default_rng([n, seed]).choice([-1.0, 1.0], size=(n, features))
     y = 1 / (1 + np.exp(-X[:, 0] * _LINK_NORM / 2))
@@ -58,7 +59,7 @@ def link_risk(n: int, seed: int, features: int = _LINK_FEATURES) -> tuple[Empiri
 
 
 def link_constant() -> float:
-    """Return a constant of the condition where predictions are within +-1.2, in spite of negative curvature.
+    """Return a constant of the condition for predictions within +-1.2; its proof needs no convexity.
 
     Let d = w - w*, z = <x, w>, z* = <x, w*>, a be a lower bound on s' there, and lambda the least eigenvalue
     of X'X / n. Then <grad F, d> = (2/n) sum (s(z) - s(z*)) s'(z) <x, d> >= 8 a F, because |<x, d>| is at
@@ -69,7 +70,7 @@ def link_constant() -> float:
 
 
 def copies_risk(n: int, seed: int) -> tuple[EmpiricalRisk, float]:
-    """Return least squares with columns in equal pairs: convex, constant along the difference of a pair."""
+    """Return least squares with equal columns 2 i, 2 i + 1: convex, constant where w_2i + w_(2i + 1) is."""
     rng = np.random.default_rng([n, seed])
     half = rng.choice([-1.0, 1.0], size=(n, _PAIRS)) / math.sqrt(2 * _PAIRS)
     X = np.repeat(half, 2, axis=1)
@@ -197,9 +198,10 @@ def _averages(frame: pd.DataFrame, panel: str, curve: str, measure: str) -> pd.S
 
 
 def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
-    """Judge the power of n or epsilon in the excess risk by that of the bound at the same places.
+    """Judge the power of n or epsilon in the excess risk by the power in the bound, at the same values.
 
-    A value of n counts if the bound with its constants is below the risk at the start: others say nothing.
+    Only those n count at which the bound, with the constants of its proof, is below the excess risk at the
+    start.
     """
     values = _values(frame, panel, NAMED, EXCESS)
     bound, what = -2.0, "ε to the power -2"
@@ -209,7 +211,9 @@ def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
         values = values[values["level"].isin(told[told < start].index)]
         if not len(values):
             return Verdict(
-                f"Theorem 6.2, {panel}: the excess risk falls with n", Agreement.NO, "The bound is useless."
+                f"Theorem 6.2, {panel}: the excess risk falls with n",
+                Agreement.NO,
+                "The bound is above the excess risk at the start at every n.",
             )
         bound = bound_power(values, lambda n: (np.log(n) / n) ** 2)
         what = f"log(n)² / n², that is n to the power {bound:.2f}"
@@ -220,12 +224,12 @@ def _rate(frame: pd.DataFrame, panel: str) -> Verdict:
         f"Theorem 6.2, {panel}: the excess risk falls at least like {what}",
         earned(power.at_most(bound), better, len(risk)),
         f"Measured power: {power}; better than the start at {better} of {len(risk)} values. The bound with "
-        f"the constants of its proof and exact noise has the power {own.slope:.2f}.",
+        f"the constants of its proof and exactly calibrated noise has the power {own.slope:.2f}.",
     )
 
 
 def _within(frame: pd.DataFrame, problem: str) -> Verdict:
-    """Judge the bound with its constants where it says more than the start does."""
+    """Judge the bound, with the constants of its proof, where it is below the excess risk at the start."""
     excess, bound, start = (_averages(frame, problem, NAMED, m) for m in (EXCESS, BOUND, START))
     told = bound[bound < start].index
     within = sum(float(excess[n]) <= float(bound[n]) for n in told)
@@ -245,7 +249,8 @@ def _named(frame: pd.DataFrame, problem: str) -> Verdict:
     ahead = sum(float(named[n]) < min(float(plain[n]), float(start[n])) for n in named.index)
     last = named.index[-1]
     return Verdict(
-        f"{problem}: dp-gd, with the condition named, has less risk than by default and at the start",
+        f"{problem}: dp-gd with the condition named has less risk than dp-gd by default, and less than "
+        "at the start",
         held(ahead, len(named)).beside,
         f"At {ahead} of {len(named)} values of n; at n = {last:,.0f} it has {named[last] / plain[last]:.2g} "
         f"times the risk of the default and {named[last] / start[last]:.2g} times that of the start.",
@@ -284,8 +289,8 @@ def setting(quick: bool) -> str:
         f"{epsilons(quick)[0]:g} to {epsilons(quick)[-1]:g}, p from {_DIMENSIONS[0]} to {_DIMENSIONS[-1]} "
         f"at n = {_MIDDLE:,}; δ = {DELTA:g}; neighbours replace one "
         f"record, n is public; {runs(quick)} runs, new records for each. The bound is that of the proof for "
-        "the steps and the noise in use: with a = (1 - c/L)^T, a times the excess risk at the start and 1 - "
-        "a times p σ² / (2 c)."
+        "the steps T and the noise σ in use: a B + (1 - a) p σ² / (2 c), where a = (1 - c/L)^T, B is the "
+        "excess risk at the start, c the constant and L the smoothness of the risk."
     )
 
 

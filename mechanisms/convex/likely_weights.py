@@ -19,21 +19,22 @@ Floats = NDArray[np.float64]
 # Grid of hyperparameters: fractions of the labels' variance explained by the model, and shares of non-zero
 # blocks.
 _EXPLAINED, _SHARES = np.geomspace(1e-4, 1, 25)[:, None], np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
-# Prior variance of a feature, as a fraction of the largest possible average variance; and the lower limit of
-# a feature's variance relative to the mean of all.
+# Prior guess of the mean variance of the features, as a fraction of its upper bound; and the lower limit of a
+# feature's variance, as a fraction of the mean variance.
 _TYPICAL, _LEAST = 0.25, 0.05
-# Usual squared correlation of two numbers.
+# Usual squared correlation of two numeric columns.
 _USUAL = 0.1
-# Values of tau, the mean squared correlation of two blocks; the prior standard deviation of log tau about the
-# overall one; and the number of pairs that the prior of these values counts as. Without a tau for each pair,
-# the AUC was .0015 lower on 17 synthetic tables of correlated numbers at n mu = 2,500, and the same at
-# smaller n mu and on tables of other kinds.
+# Each pair of blocks has a mean squared correlation tau, one of these values. The prior of log tau is centred
+# at a common estimate, has standard deviation _WIDTH, and counts as much as _PRIOR_PAIRS pairs of blocks.
+# Without a tau for each pair, the AUC was .0015 lower on 17 synthetic tables of correlated numbers at n mu =
+# 2,500, and the same at smaller n mu and on tables of other kinds.
 _TAUS, _WIDTH, _PRIOR_PAIRS = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0]), 1.5, 3.0
 _LEAST_TAU, _ROUNDS = 1e-3, 20
 # Largest standard deviation of logistic scores: larger estimates come from noise and give overconfident
 # models.
 _MOST_SPREAD = 1.5
-# Largest share of the variance of a combination of class indicators that a discriminant takes as explained.
+# For a discriminant, the features explain at most this share of the variance of any combination of class
+# indicators: larger shares are reduced to it.
 _MOST_EXPLAINED = 0.9
 # Gauss-Hermite quadrature for the standard normal law.
 _NODES, _DENSITY = np.polynomial.hermite_e.hermegauss(41)
@@ -41,9 +42,13 @@ _DENSITY = _DENSITY / np.sum(_DENSITY)
 
 
 class Likely(NamedTuple):
-    """Linear model, the estimated variance of its predictions, and that plus two of its standard deviations.
+    """A linear model, with the variance of its predictions.
 
-    ``covariances`` are those of the posterior of the weights, shape (d, d), where they are known.
+    Attributes:
+        weights: shape (d,).
+        explained: the estimated variance of the predictions.
+        at_most: ``explained`` plus two standard deviations of its error.
+        covariances: those of the posterior of the weights, shape (d, d), where they are known.
     """
 
     weights: Floats
@@ -119,9 +124,9 @@ def likely_covariances(
 ) -> tuple[Floats, Floats]:
     """Estimate the covariances of all features: within blocks as given, between blocks shrunk to 0.
 
-    Between blocks of one feature all covariances are shrunk by one mean squared correlation, or by two if
-    ``numbers`` are given. For a larger block and any other, there is one for each pair of blocks
-    (``_kept_by_pairs``).
+    How much a covariance is shrunk depends on a mean squared correlation. All pairs of blocks of one feature
+    each share one estimate of it; with ``numbers``, pairs of numbers have an estimate of their own. If one of
+    two blocks has several features, the pair has its own estimate (``_kept_by_pairs``).
 
     Args:
         A: noisy covariances, shape (d, d), symmetric; off-diagonal noise has standard deviation sigma / sqrt
@@ -149,8 +154,8 @@ def likely_covariances(
     tau = np.full_like(A, _squared_correlation(turned, scales, sigma, ~within & ~pairs))
     if np.any(pairs):
         seen = _squared_correlation(turned, scales, sigma, pairs)
-        # Where noise is large, few pairs carry little information, so their estimate is shrunk towards a
-        # usual value.
+        # If there are few pairs and the noise is large, the pairs tell little, so the estimate is shrunk
+        # towards a usual value.
         unsure = sigma**4 / (np.sum(pairs) * float(np.mean(scales[pairs])) ** 2)
         tau[pairs] = (_USUAL**2 * seen + unsure * _USUAL) / (_USUAL**2 + unsure)
     noise = max(sigma**2 / 2, 1e-300)
@@ -182,11 +187,14 @@ def _kept_by_pairs(seen: Floats, scales: Floats, sizes: list[int], overall: floa
     """Return the factors that shrink covariances between blocks, if each pair of blocks has a tau of its own.
 
     In many tables a few columns nearly repeat each other, and the others are nearly independent. The prior of
-    tau is a mixture over ``_TAUS``, fitted by expectation maximisation to the pairs of more than one entry.
+    tau is a mixture over ``_TAUS``, fitted by expectation maximisation to the pairs of blocks with more
+    than one covariance between them.
 
     Args:
-        seen: covariances in directions of the blocks, in standard deviations of the noise, shape (d, d).
-        scales: variances of the entries at tau = 1, in variances of the noise, shape (d, d).
+        seen: covariances between directions of the blocks, divided by the standard deviation of the noise,
+            shape (d, d).
+        scales: prior variances of the covariances at tau = 1, divided by the variance of the noise, shape
+            (d, d).
         sizes: of the blocks.
         overall: the prior median of tau.
     """
@@ -289,9 +297,10 @@ def discriminant(weights: Floats, covariances: Floats, shares: Floats) -> tuple[
 
     It is computed from the least-squares predictions of the K class indicators, which determine it (Hastie,
     Tibshirani and Buja 1994). With B the weights, M = B C B' the covariance of the predictions, D
-    the diagonal of the shares and Q = (D - M)^-1, the covariance of predictions within classes is M - M D^-1
-    M and their mean in class k M e_k / p_k. So the log odds of normal classes are (x - mean)' B' Q e_k + log
-    p_k - (Q_kk - 1 / p_k) / 2. M is noisy: eigenvalues of D^-1/2 M D^-1/2 are clipped.
+    the diagonal matrix of the shares p_k and Q = (D - M)^-1, the predictions have covariance M - M D^-1 M
+    within classes, and their mean in class k is M e_k / p_k. So the log odds of normal classes are
+    (x - mean)' B' Q e_k + log p_k - (Q_kk - 1 / p_k) / 2. M is noisy: eigenvalues of D^-1/2 M D^-1/2 are
+    clipped.
 
     Args:
         weights: of least squares of the indicators, a row per class.
@@ -310,7 +319,7 @@ def discriminant(weights: Floats, covariances: Floats, shares: Floats) -> tuple[
 def _likely_priors(
     seen: list[Floats], blocks: list[Block], noises: list[float], variance: float
 ) -> list[Floats]:
-    """Return a Gaussian prior covariance for each block that shrinks it as the average over the grid does."""
+    """Return, for each block, the prior covariance that shrinks weights as the average over the grid does."""
     trace = sum(float(np.trace(block.covariances)) for block in blocks)
     priors = _EXPLAINED * variance / (_SHARES * trace)
     bases = [np.linalg.eigh(block.covariances) for block in blocks]

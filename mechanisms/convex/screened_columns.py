@@ -43,11 +43,11 @@ Span = tuple[int, int]
 class ScreenedColumns(RiskMechanism):
     """Draw columns whose levels differ in their labels, and fit noisy moments of these alone.
 
-    1. A record has a distribution over the cells of a column: all on its level, or the share x of a number's
-       range on one cell and 1 - x on another. With labels 0 and 1 let c be the sum over records of that
-       distribution times the label less the mean label. The score of a column is |c|_1 / 2 minus what it
-       would be by chance, p = 0.4 sqrt((K - 1) n v), with K features, m the share of positives and v the
-       larger one of m (1 - m) and 0.02.
+    1. A record has a distribution over the cells of a column: the cell of its level has probability 1; of a
+       number at the share x of its range, one cell has probability x and another 1 - x. Labels are 0 and 1,
+       with mean m. Let c be the sum over records of (label - m) times the distribution. The score of a column
+       of K features is |c|_1 / 2 - p. Here p = 0.4 sqrt((K - 1) n v) is about the value of |c|_1 / 2 for a
+       column that is independent of the label, and v is the larger one of m (1 - m) and 0.02.
     2. Draw k columns by ``TopScores``.
     3. Release the moments of these columns, and fit them (``ColumnStatistics``). All other weights are 0.
 
@@ -66,12 +66,12 @@ class ScreenedColumns(RiskMechanism):
         spans: the features [start, stop) of each column of the schema.
         selection: the draws.
         level: mu of the moments.
-        units: whether numbers are read in units that are a part of the moments (``ColumnStatistics``).
+        units: whether the moments may include units, by which numbers are rescaled (``ColumnStatistics``).
     """
 
     name: ClassVar[str] = ScreenedStatistics.name
     shrinks_by_noise = True
-    noised: ClassVar[str] = "the score of each column, every draw; the moments of those drawn"
+    noised: ClassVar[str] = "the score of each column, in every draw; the moments of the drawn columns"
 
     columns: Columns
     spans: tuple[Span, ...]
@@ -128,7 +128,7 @@ class ScreenedColumns(RiskMechanism):
 
     @property
     def most_features(self) -> int:
-        """The largest number of features of so many columns."""
+        """The largest number of features that k drawn columns can have."""
         return sum(sorted((stop - start for start, stop in self.spans), reverse=True)[: self.selection.count])
 
     @property
@@ -162,7 +162,7 @@ class ScreenedColumns(RiskMechanism):
         return RealRelease(point, spend, self.noise, share=found.share, deviations=deviations)
 
     def _drawn(self, risk: EmpiricalRisk, run: Run) -> tuple[SufficientStatistics, SomeColumns]:
-        """Draw columns; return the plan of their moments, and the records on them."""
+        """Draw columns; return the plan of their moments, and the records restricted to these columns."""
         StepClock(run.watch, 1).tick()
         scores, draws = column_scores(risk, self.columns, self.spans), self.selection
         chosen = draws.largest_of(scores) if run.source is None else draws.choose(scores, run.source)
@@ -189,10 +189,10 @@ class ScreenedColumns(RiskMechanism):
 
 
 def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = None) -> int:
-    """Return the number of columns to draw, at most ``most``, if noisy moments cannot take all. Public.
+    """Return the number of columns to draw, at most ``most``. Public.
 
-    Moments can take the features of so many columns, whichever are drawn. The number is 0 if the widest
-    column alone has too many features.
+    It grows with n mu. The moments can hold the features of that many columns, whichever are drawn; so the
+    number is 0 if the widest column alone has too many features.
     """
     sizes = sorted((stop - start for start, stop in spans), reverse=True)
     fitting = int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES))
@@ -200,11 +200,16 @@ def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = N
 
 
 def score_sensitivity(n: int, levels: int, features: int) -> float:
-    """Return the largest change of the computed score of a column of so many features, or fewer. Public.
+    """Bound the change of the computed score of any column when a record is replaced. Public.
 
-    Rounding: sums of at most n shares, which add up to 1 over the cells of a column, are multiplied and
-    subtracted; then those of all features are added up. So a score is off by at most 4 n (n + features + 8)
-    2^-53.
+    Rounding: for each feature, sums of at most n shares are multiplied and subtracted; these results are
+    added up over the features of a column. A record's shares add up to at most 1 over a column. So a score is
+    off by at most 4 n (n + features + 8) 2^-53.
+
+    Args:
+        n: the number of records.
+        levels: the largest number of features of a column.
+        features: the number of features of all columns.
     """
     by_chance = _BY_CHANCE * 3.4 * math.sqrt((levels - 1) / n)
     rounding = 8 * n * (n + features + 8) * 2.0**-53
@@ -228,7 +233,7 @@ def column_scores(risk: EmpiricalRisk, columns: Columns, spans: Sequence[Span]) 
 
 
 def _share_sums(risk: EmpiricalRisk, columns: Columns) -> Vector:
-    """Return sums of the shares of cells over positive records and over all, with their numbers last."""
+    """Return the sums of shares, then the number of records: a row for positive records, and one for all."""
     d = columns.features.size
     sums = np.zeros((2, d + 1))
     for block in row_blocks(len(risk.y), d):

@@ -72,7 +72,7 @@ class ScreenedStatistics(RiskMechanism):
     instead: ClassVar[str] = "use dp-fw-l1"
     natural_norm: ClassVar[RowNorm] = "linf"
     shrinks_by_noise = True
-    noised: ClassVar[str] = "the score of each feature, every draw; the moments of those drawn"
+    noised: ClassVar[str] = "the score of each feature, in every draw; the moments of the drawn features"
 
     selection: TopScores
     moments: SufficientStatistics

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from privopt.problems.convex.losses import Loss, RealArray, SquaredLoss
 from privopt.problems.convex.risk import EmpiricalRisk, RiskFacts, Vector
 
-# No row is longer than this, or the sum of squares of a row could overflow.
+# Rows are clipped only to this norm, so that the sum of squares of a row cannot overflow.
 _UNCLIPPED = 1e100
-# The squared loss at every residual: none is large enough for the linear continuation.
+# The squared loss without a linear continuation: its threshold is larger than any residual.
 PLAIN_SQUARES = SquaredLoss(sys.float_info.max)
 
 
@@ -25,9 +25,9 @@ def unclipped_facts(n_records: int, dimension: int, loss: Loss) -> RiskFacts:
 class UnclippedRisk(EmpiricalRisk):
     """F(w) = (1/n) sum_i phi(<x_i, w>, y_i), with rows x_i that are not clipped.
 
-    Nothing bounds a record's gradient, so a mean of gradients has no sensitivity: mechanisms use
+    Nothing bounds a record's gradient, so a mean of gradients has no finite sensitivity. Some mechanisms use
     ``soft_gradient``, to which a record contributes at most ``truncation.INFLUENCE`` * scale / n per
-    coordinate, or trim ``slopes(w)`` times a column.
+    coordinate; others trim each coordinate of the gradients, ``slopes(w)`` times a column.
 
     Args:
         X, y, loss: as for ``EmpiricalRisk``; ``PLAIN_SQUARES`` is the squared loss.
