@@ -131,7 +131,7 @@ def test_the_factor_of_one_pair_is_the_mean_over_its_correlations(signal: float)
     seen = np.full((4, 4), signal)
     taus = np.array([0.0, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0])
     kept = _kept_by_pairs(seen, np.full((4, 4), 8.0), [2, 2], 0.1)
-    prior = np.exp(-0.5 * (np.log(np.maximum(taus, 1e-3) / 0.1) / 1.5) ** 2)
+    prior = np.exp(-0.5 * (np.log(np.maximum(taus, 1e-3) / 0.1) / 0.8) ** 2)
     prior /= np.sum(prior)
     likely = np.prod(norm.pdf(np.full((4, 8), signal), 0, np.sqrt(1 + 8 * taus)), axis=0)
     chances = prior
