@@ -169,7 +169,7 @@ def _accelerated(steps: int, noisy_y: bool) -> tuple[float, Floats]:
 
 
 def a_scale_that_leaks() -> Demonstration:
-    """Show that one outlier multiplies the printed scale without limit; the smooth scale, by e^t at most."""
+    """Show that one outlier multiplies the printed scale without limit, and the smooth one by at most e^t."""
     n, m, epsilon, delta, rows = 1000, 10, 1.0, 1e-5, []
     claimed = zcdp_epsilon(epsilon**2 / 2, delta)
     trimming = Trimming(n, 0.0, 1.0, m, ArsinhNoise.as_printed(epsilon))
