@@ -174,7 +174,7 @@ def test_other_fits_of_several_classes_are_one_vs_rest() -> None:
 def test_hessians_of_several_classes_are_not_paid_for() -> None:
     X, y = table(300)
     model = PrivateLogisticRegression(1.0, mechanism="objective-perturbation-hessian", **OPTIONS)
-    with pytest.raises(PrivacyParameterError, match="of 3 classes there are none: use "):
+    with pytest.raises(PrivacyParameterError, match="exist for two classes only; there are 3 classes: use "):
         model.fit(X, y)
 
 
