@@ -44,7 +44,7 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be evaluated: one model, or two models to compare, with the public facts."""
+    """Subject of an evaluation: one model, or two models to compare, with the public facts."""
 
     models: tuple[Any, ...]
     scorer: Any
