@@ -140,7 +140,7 @@ _FIFTEEN_RUNS_OF_CODE = Reason(
     "the paper, has a standard error of 3.3 percentage points: so few runs do not decide"
 )
 _OWN_SEARCH = Reason(
-    "the solver is privopt's own, not Gurobi. In the quick runs it searches 6 to 857 nodes, 103 in the "
+    "the solver is privopt's own, not Gurobi. In the quick runs it searches 6 to 857 nodes, about 100 in the "
     "median, and a part of the time is the same for all runs"
 )
 _UNDECIDED = Reason("so few runs do not decide: the 95% interval contains the power of the bound")

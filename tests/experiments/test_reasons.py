@@ -388,8 +388,8 @@ def test_our_search_visits_as_many_nodes_as_the_cause_says() -> None:
         for run in range(figure.runs(True)):
             found = plan.release(oracle, NoiseSource(insecure_seed=run))
             nodes.append(found.certificate.nodes)
-    words = f"{min(nodes)} to {max(nodes)} nodes, {math.floor(np.median(nodes))} in the median"
-    assert words in reasons._OWN_SEARCH.text
+    assert f"{min(nodes)} to {max(nodes)} nodes, about 100 in the median" in reasons._OWN_SEARCH.text
+    assert 75 < np.median(nodes) < 130  # the order of the search depends on the time of its phases
 
 
 @lru_cache(maxsize=16)
