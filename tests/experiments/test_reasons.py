@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import gammaln, hyp1f1
 
+from privopt.experiments import nonconvex
 from privopt.experiments.reproduce import (
     neel2020_figure1,
     neel2020_spacing,
@@ -45,10 +46,13 @@ from privopt.experiments.workbench.resumable import Kept
 from privopt.mechanisms.convex.stochastic_gradient import DPStochasticGradient
 from privopt.mechanisms.discrete.opdisc import OPDisc
 from privopt.mechanisms.discrete.rspm import GaussianRSPM
+from privopt.mechanisms.nonconvex.langevin import DPLangevin
 from privopt.mechanisms.privacy.accounting import gaussian_mu
 from privopt.mechanisms.privacy.noise import NoiseSource
 from privopt.mechanisms.registry import RISK_MECHANISMS
+from privopt.mechanisms.risk.iteration import Output
 from privopt.problems.convex.losses import LogisticLoss, SigmoidLoss
+from privopt.problems.convex.regularizers import ridge
 from privopt.problems.convex.risk import RiskFacts
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, unclipped_facts
 from privopt.problems.discrete.halfspace import ZeroOneHalfspace
@@ -228,8 +232,13 @@ def test_numbers_of_the_causes_in_the_figures_of_2019() -> None:
     assert f"start has {starts.mean():.2f}" in reasons._STUCK.text
     budgets, n = (0.3, 1.0, 3.0), 2_000
     assert budgets == wang_chen_xu2019_risk._EPSILONS
-    level = _power(list(budgets), [gaussian_mu(e, 1 / n**2) for e in budgets])
-    assert f"power of ε is {-2 / 3 * level:.2f}" in reasons._COLD.text
+    facts, penalty = nonconvex.classes(n, 2, 0).facts, ridge(nonconvex.RIDGE)
+    plans = [
+        DPLangevin.plan(facts, None, penalty, epsilon=e, delta=1 / n**2, output=Output.LAST) for e in budgets
+    ]
+    betas = [plan.noise["beta"] for plan in plans]
+    assert "default β is {:,.0f}, {:,.0f} and {:,.0f} at".format(*betas) in reasons._COLD.text
+    assert f"in d / β is {-_power(list(budgets), betas):.2f}." in reasons._COLD.text
 
 
 def _mean_answer(a: float, d: int) -> float:
