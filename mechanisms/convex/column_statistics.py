@@ -136,7 +136,7 @@ class ColumnStatistics(SufficientStatistics):
     most 3 e. QED.
 
     Attributes:
-        weights: those of the released means.
+        weights: the factors of the released means.
         unit_noise: the noise of the means of numbers, as shares of their ranges; None: they are not released.
     """
 
@@ -323,9 +323,9 @@ class UnitSize(NamedTuple):
 def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
     """Return units of numbers by their means, as shares of their ranges, with noise of ``sigma`` each.
 
-    Means are shrunk towards that of all numbers by empirical Bayes: noise that hides each of many means need
-    not hide that most of them are near one end. A unit is computed from the distance of the shrunk mean from
-    the nearer end, plus one standard deviation of its remaining error, as too small a unit would clip
+    Means are shrunk towards their average by empirical Bayes: noise that hides each of many means need not
+    hide that most means are near one end. A unit is computed from the distance of the shrunk mean from the
+    nearer end, plus one standard deviation of its remaining error, as too small a unit would clip
     information.
     """
     count, centre = len(shares), float(np.mean(shares))
@@ -342,7 +342,7 @@ def unit_sizes(shares: Vector, sigma: float) -> list[UnitSize]:
 
 
 def _sensitivity(weights: MomentWeights, facts: RiskFacts) -> float:
-    """Return the l2 sensitivity of the computed means: that of the class's proof, and rounding.
+    """Return the l2 sensitivity of the computed means: the bound that the class proves, and rounding.
 
     Rounding occurs where features are measured from the middle and clipped, and in sums of at most n
     numbers, in any order.

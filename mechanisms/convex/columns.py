@@ -40,7 +40,8 @@ class Columns:
     """Grouping of features by column: indicators of one categorical column, or one numeric column.
 
     At most one indicator of a categorical column is 1, so the covariances of its indicators follow from their
-    frequencies, which noisy moments estimate better than covariances; and a model uses all of them or none.
+    frequencies, which noisy moments estimate better than covariances. A model uses all features of a column
+    or none.
 
     Attributes:
         parts: (first, last + 1) of the features of each column. A part of several features is a category; a
@@ -92,7 +93,7 @@ class Columns:
 
     @property
     def squares(self) -> tuple[float, float]:
-        """The largest squared distance of a record from the middle, and between two, after ``clipped``."""
+        """Largest squared distances after ``clipped``: of a record from the middle, and of two records."""
         numbers = [(high - low) ** 2 for _, low, high in self.lines]
         levels = [stop - start for start, stop in self._levels]
         far = sum(numbers) / 4 + sum(1 - 1 / k if k > 1 else 0.25 for k in levels)
@@ -100,7 +101,7 @@ class Columns:
 
     @cached_property
     def _places(self) -> tuple[NDArray[np.int64], NDArray[np.int64], list[int]]:
-        """The features that are levels, where those of each part begin among them, and their number."""
+        """The features that are levels, the index of each part's first level among them, and the sizes."""
         sizes = [stop - start for start, stop in self._levels]
         levels = [np.arange(*part, dtype=np.int64) for part in self._levels]
         empty = np.zeros(0, dtype=np.int64)
@@ -113,7 +114,7 @@ class Columns:
         return [part for part in self.parts if part[0] not in numbers]
 
     def ordered_levels(self, first: int) -> int:
-        """Count the ordered levels of the part that begins with a feature; they come before the others."""
+        """Count the ordered levels of the part that begins with a feature; they come first in the part."""
         return dict(self.ordered).get(first, first) - first
 
     def clipped(self, rows: Floats) -> Floats:
@@ -137,8 +138,8 @@ class Columns:
         """Return rows, measured from the middle, as shares of the cells of columns, without the last cell.
 
         A record with a level has the whole share in the cell of that level; a number at the share x of its
-        range has x in its cell and 1 - x in the last cell. Shares are in [0, 1], and those of a column add up
-        to at most 1, for any rows.
+        range has x in its cell and 1 - x in the last cell. Shares are in [0, 1], and the shares of a column
+        add up to at most 1, for any rows.
         """
         near = self.clipped(rows)
         found = np.clip(near + np.array(self.middle)[: rows.shape[1]], 0.0, 1.0)

@@ -131,7 +131,7 @@ class DPFrankWolfeL1(_FrankWolfe):
     def _calibrated(
         cls, target: RiskTarget, *, steps: int | None = None, output: Output | None = None
     ) -> Self:
-        """Calibrate; ``steps`` is by default that of the utility theorem.
+        """Calibrate; ``steps`` is by default the number in the utility theorem.
 
         Several releases share rho evenly.
         """

@@ -22,7 +22,7 @@ class DPGradientDescent(FullBatchMechanism):
 
     Source: Wang, Ye and Xu (2017), Algorithm 4; T as in Theorem 6.2 (strong convexity, or a named
     Polyak-Lojasiewicz condition: the last iterate) or 6.3 (random iterate; for convex losses the average).
-    Privacy: see ``FullBatchMechanism``; it does not depend on the condition.
+    Privacy: see ``FullBatchMechanism``; privacy does not depend on the condition.
     """
 
     name = "dp-gd"
@@ -35,7 +35,7 @@ class DPGradientDescent(FullBatchMechanism):
     def _calibrated(
         cls, target: RiskTarget, *, condition: PolyakLojasiewicz | None = None, **options: Unpack[StepOptions]
     ) -> Self:
-        """Calibrate; ``condition`` is that of F plus the penalty, an assumption for accuracy alone."""
+        """Calibrate; ``condition``, on F plus the penalty, is an assumption for accuracy alone."""
         if condition is not None:
             _check_condition(condition, target)
             options["output"] = options.get("output") or Output.LAST

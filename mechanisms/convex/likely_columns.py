@@ -18,18 +18,19 @@ from privopt.mechanisms.convex.likely_weights import Block, Likely, likely_covar
 
 Floats = NDArray[np.float64]
 
-# Prior variances of the log odds of a level, and the prior probability of each. All levels of a column share
-# one of them. The probabilities are fitted to all columns by _ROUNDS rounds of expectation maximisation, in
-# which the prior counts as _PRIOR_COLUMNS columns.
+# Prior variances of the log odds of a level, and the prior probability of each variance. All levels of a
+# column share one variance. The probabilities are fitted to all columns by _ROUNDS rounds of expectation
+# maximisation, in which the prior counts as _PRIOR_COLUMNS columns.
 _VARIANCES = np.array([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PROBABILITIES = np.array([0.25, 0.1, 0.15, 0.15, 0.15, 0.1, 0.05, 0.03, 0.02])
 _PRIOR_COLUMNS, _ROUNDS = 3.0, 20
-# Per standard deviation of a number, its log odds have the prior variances of those of a level times
-# _OF_NUMBERS. The variance of a number is taken to be at least _LEAST_VARIANCE times its squared range.
+# The log odds of a number, per standard deviation, have the prior variances above times _OF_NUMBERS. The
+# variance of a number is taken to be at least _LEAST_VARIANCE times its squared range.
 _LEAST_VARIANCE, _OF_NUMBERS = 1 / 320, 0.1
-# Prior probability that each level of a column has a variance of its own, as where only one rare level is
-# informative; the number of levels whose weight the prior of these variances has; and that prior. Both are
-# fitted to all columns. On eight synthetic tables without such levels mean AUC moved by at most .0014.
+# Prior probability that each level of a column has its own variance, as where only one rare level is
+# informative; the weight of the prior of these variances, as a number of levels; and that prior. The
+# probability and the variances' prior are fitted to all columns. On eight synthetic tables without such
+# levels mean AUC moved by at most .0014.
 _SINGLE, _PRIOR_LEVELS = 0.2, 20.0
 _OF_LEVELS = np.array([0.7, 0.03, 0.03, 0.04, 0.04, 0.05, 0.05, 0.04, 0.02])
 # Squared products divided by the squared mean label are estimates of squared means of features; the divisor
@@ -65,7 +66,7 @@ class _Levels(NamedTuple):
     """The levels of a column, each by itself.
 
     Attributes:
-        logs: log likelihood of each variance, over that of variance 0, shape (k, variances).
+        logs: log of the likelihood of each variance over the likelihood of variance 0, shape (k, variances).
         kept: the factor by which each variance shrinks a level, shape (k, variances).
         strength: squared slope over the variance of the noise, shape (k,).
     """
@@ -83,7 +84,7 @@ class _Prior(NamedTuple):
         kept: the trace of the shrinkage factor (a matrix), for each kernel and variance.
         odds: probability of each kernel times likelihood of each variance, up to a factor.
         peak: the logarithm of that factor, where variance 0 has likelihood 1.
-        levels: the levels, each with a variance of its own; None: numbers, and fewer than three levels.
+        levels: the levels, if each has its own variance; None: numbers, and fewer than three levels.
     """
 
     kernels: list[Floats]
@@ -94,8 +95,8 @@ class _Prior(NamedTuple):
 
 
 class _Chances(NamedTuple):
-    """Probabilities of variances of columns and of levels; ``single``: that levels have variances of their
-    own.
+    """Probabilities of variances of columns and of levels; ``single``: the probability that each level has
+    its own variance.
     """
 
     variances: Floats
@@ -106,12 +107,12 @@ class _Chances(NamedTuple):
 def likely_columns(seen: NoisyColumns, columns: Columns) -> tuple[Likely, Floats]:
     """Return least squares of labels 0 and 1, estimated from noisy moments, and the means of the features.
 
-    If effects are weak, the covariance of features and labels is that of the features times the log odds,
-    times the variance of the labels. A priori the log odds of a column are normal, with one of a few
-    variances; those of ordered levels may be a random walk, or each level has a variance of its own.
+    If effects are weak, the covariance of features and labels is the covariance of the features times the log
+    odds, times the variance of the labels. A priori the log odds of a column are normal, with one of a few
+    variances; the log odds of ordered levels may be a random walk, or each level has its own variance.
     Correlations of columns are shrunk as in ``likely_covariances``. The posterior covariance is the sum of
-    two: that of what the estimate misses of log odds drawn from the prior, and that of the noise of the
-    estimate, which includes errors of covariances times the estimated weights.
+    two covariances: of what the estimate misses of log odds drawn from the prior, and of the noise of the
+    estimate. This noise includes errors of covariances times the estimated weights.
     """
     products = columns.within(seen.products, seen.sigma)
     # Where most labels are equal, the products are means of features, too, up to the sign.
@@ -188,7 +189,7 @@ def _prior(
 ) -> _Prior:
     """Return the likelihood of ``own`` = ``slope`` times log odds, plus noise, under each prior.
 
-    ``alone``: whether levels may have variances of their own.
+    ``alone``: whether each level may have its own variance.
     """
     inverse = np.linalg.inv(np.linalg.cholesky(noise))
     logs, kept = [], []
@@ -210,8 +211,8 @@ def _prior(
 
 
 def _posterior(prior: _Prior, chances: _Chances) -> tuple[Floats, float, Floats]:
-    """Return the probability of each kernel and variance, the probability that levels have variances of their
-    own, and the probabilities of those variances.
+    """Return the probability of each kernel and variance, the probability that each level has its own
+    variance, and the probabilities of the variances of each level.
     """
     joint = prior.odds * chances.variances
     if prior.levels is None:

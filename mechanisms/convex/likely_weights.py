@@ -49,7 +49,7 @@ class Likely(NamedTuple):
         weights: shape (d,).
         explained: the estimated variance of the predictions.
         at_most: ``explained`` plus two standard deviations of its error.
-        covariances: those of the posterior of the weights, shape (d, d), where they are known.
+        covariances: posterior covariances of the weights, shape (d, d), where they are known.
     """
 
     weights: Floats
@@ -73,7 +73,7 @@ class Block(NamedTuple):
 
     @property
     def ordered(self) -> bool:
-        """Whether log odds of the features depend on each other a priori, as those of ordered levels do."""
+        """Whether log odds of the features depend on each other a priori, as with ordered levels."""
         return self.kernel is not None and bool(np.any(self.kernel != np.diag(np.diag(self.kernel))))
 
     def directions(self) -> tuple[Floats, Floats]:
@@ -130,9 +130,9 @@ def likely_covariances(
 ) -> tuple[Floats, Floats]:
     """Estimate the covariances of all features: within blocks as given, between blocks shrunk to 0.
 
-    How much a covariance is shrunk depends on a mean squared correlation. All pairs of blocks share one
-    estimate of it, except pairs of two ``numbers``, which share another, and pairs of two blocks of ordered
-    levels, each of which has its own (``_kept_by_pairs``).
+    How much a covariance is shrunk depends on tau, a mean squared correlation. All pairs of blocks share one
+    estimate of tau, with two exceptions: pairs of two ``numbers`` share another estimate, and each pair of
+    two blocks of ordered levels has its own (``_kept_by_pairs``).
 
     Args:
         A: noisy covariances, shape (d, d), symmetric; off-diagonal noise has standard deviation sigma / sqrt
@@ -194,9 +194,9 @@ def _squared_correlation(A: Floats, scales: Floats, sigma: float, pairs: NDArray
 
 
 def _kept_by_pairs(seen: Floats, scales: Floats, sizes: list[int], overall: float) -> Floats:
-    """Return the factors that shrink covariances between blocks, if each pair of blocks has a tau of its own.
+    """Return the factors that shrink covariances between blocks, if each pair of blocks has its own tau.
 
-    In many tables a few columns nearly repeat each other, and the others are nearly independent. The prior of
+    In many tables a few columns nearly repeat each other, and the rest are nearly independent. The prior of
     tau is a mixture over ``_TAUS``, fitted to all pairs by expectation maximisation.
 
     Args:
@@ -248,7 +248,7 @@ def likely_weights(
         blocks: all features, in order.
         noises: variance of the noise of b in each block, > 0.
         sigma: standard deviation of the noise of A.
-        variance: bound on the variance of the labels, hence on that of predictions.
+        variance: bound on the variance of the labels, hence on the variance of predictions.
     """
     sizes = [len(block.covariances) for block in blocks]
     ends = np.cumsum([0, *sizes]).tolist()

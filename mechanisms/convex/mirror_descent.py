@@ -42,11 +42,11 @@ class DPMirrorDescent(FullBatchMechanism):
     V is the divergence of the natural geometry of C, 1-strongly convex for its Minkowski norm.
 
     Defaults: iterates are averaged with weights 1, 2, ...; over l1 balls and simplices, with entropies for V,
-    T and gamma are those of ``entropic_steps``. Elsewhere V is Euclidean, (scale/2) |u - x|^2, and T and
-    gamma / scale = 1 / (2 L) are those of ``dp-pgd``. The source has a random iterate, 1 / (2 L |C|^2), and T
-    of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)). Its bound charges each step with the
-    largest of p noises; the bound used here charges a single noise, by Jensen's inequality
-    (``entropic_horizon``).
+    ``entropic_steps`` sets T and ``entropic_step_size`` gamma. Elsewhere V is Euclidean, (scale/2) |u - x|^2,
+    and T and gamma / scale = 1 / (2 L) are as in ``dp-pgd``. The source has a random iterate, 1 / (2 L
+    |C|^2), and T of the order of |C| n epsilon / sqrt((|C|^2 + G_C^2) ln(1/delta)). The source's bound
+    charges each step with the largest of p noises; the bound used here charges a single noise, by Jensen's
+    inequality (``entropic_horizon``).
 
     Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 3 and Theorem 5.
 
@@ -106,7 +106,7 @@ class DPAcceleratedMirrorDescent(FullBatchMechanism):
 
     alpha = (k + 2)/(4 L'), r = 2/(k + 2), x = r z + (1 - r) y, and one noisy gradient g at x: z+ = argmin
     over C of <g, z> + V(z, z_k)/alpha, and y+ = r z+ + (1 - r) y (Lan 2012). y_T is returned. Over l1 balls
-    and simplices L' and T are those of ``entropic_accelerated_steps``.
+    and simplices ``entropic_accelerated_steps`` sets T, and ``entropic_accelerated_smoothness`` L'.
 
     ``gauge_steps`` is the source's y+ = argmin over C of <g, y - x> + (L'/2)|y - x|_C^2, with L' = L_C. In
     the norm of an l1 ball this step moves to one vertex: once g is mostly noise, the vertex with the largest

@@ -35,7 +35,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
     """Objective perturbation, then the mean Hessian at the released point with Gaussian noise.
 
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. The point is
-    that of ``ObjectivePerturbation``. The Hessian of a record a is h a a' with 0 <= h <= M / |a|^2, M = L
+    released by ``ObjectivePerturbation``. The Hessian of a record a is h a a' with 0 <= h <= M / |a|^2, M = L
     (``RiskFacts.smoothness``). For two records |h a a' - k c c'|^2 = h^2 |a|^4 + k^2 |c|^4 - 2 h k <a, c>^2
     <= 2 M^2, so the mean has Frobenius sensitivity sqrt 2 M / n at any point, and as the point has been
     released it is a further Gaussian release, mu-GDP. Both together are calibrated by

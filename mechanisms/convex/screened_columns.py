@@ -56,10 +56,11 @@ class ScreenedColumns(RiskMechanism):
 
     Sensitivity of a score: (n - 1) / n + 0.4 * 3.4 sqrt((K - 1) / n). Proof: let a be the mean distribution
     of the other records and b the mean of their labels. c is a function of these records plus ((n - 1) / n)
-    (e - a)(y - b), e and y those of the record. If another record (f, z) takes its place, half the l1 norm of
-    the change is, apart from the first factor, |e - f|_1 |y - b| / 2 <= 1 for y = z; and for y = 1 and z = 0
-    it is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two distributions, at most 1. As for
-    p: m moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) / (2 sqrt(v)) <= 3.4 at v >= 0.02.
+    (e - a)(y - b), with the distribution e and the label y of the record. If another record (f, z) takes its
+    place, half the l1 norm of the change is, apart from the first factor, |e - f|_1 |y - b| / 2 <= 1 for y =
+    z; and for y = 1 and z = 0 it is |(1 - b) e + b f - a|_1 / 2, the total variation distance of two
+    distributions, at most 1. As for p: m moves by 1 / n at most, and the slope of sqrt(v) in m is (1 - 2 m) /
+    (2 sqrt(v)) <= 3.4 at v >= 0.02.
 
     Attributes:
         columns: public facts about the columns.
@@ -172,7 +173,7 @@ class ScreenedColumns(RiskMechanism):
         return moments, SomeColumns(risk, features, moments.facts)
 
     def _whole(self, view: SomeColumns, own: Vector) -> Vector:
-        """Return the weights of all features from those of the drawn ones and of the constant."""
+        """Return the weights of all features from the weights of the drawn features and of the constant."""
         point = np.zeros(self.facts.dimension)
         point[view.columns], point[-1] = own[:-1], own[-1]
         return point

@@ -43,8 +43,9 @@ _ROW_SHARE = 0.25
 class ScreenedStatistics(RiskMechanism):
     """Draw features with large covariances with the label, and fit noisy moments of these alone.
 
-    1. Score feature j by n times the larger magnitude of two covariances with the label: that of x+ and that
-       of x-, the positive and the negative part of x_j, clipped to R. Labels are clipped to [-B, B].
+    1. Score feature j by n times the larger magnitude of two covariances with the label. They are the
+       covariances of x+ and of x-, the positive and the negative part of x_j, clipped to R. Labels are
+       clipped to [-B, B].
     2. Draw k features by ``TopScores``.
     3. Release the moments of these features, rows clipped to a public norm, and fit them
        (``SufficientStatistics``). All other weights are 0.
@@ -163,7 +164,10 @@ def feature_scores(risk: EmpiricalRisk) -> Vector:
 
 
 def _sums(risk: EmpiricalRisk) -> Vector:
-    """Return sums of y (in the last entry), x+ y, x+, x- y and x- (in the others), shape (5, d + 1)."""
+    """Return sums of y, x+ y, x+, x- y and x-, a row each, shape (5, d + 1).
+
+    The sum of y is the last entry of its row. The sums of a feature are in the column of that feature.
+    """
     facts, d = risk.facts, _features(risk.facts)
     most, bound = entry_bound(facts), label_bound(facts.loss)
     sparse = bool(sp.issparse(risk.X))
@@ -195,7 +199,7 @@ def _features(facts: RiskFacts) -> int:
 
 
 def _selected_facts(facts: RiskFacts, count: int) -> RiskFacts:
-    """Return the facts of the rows on the selected features, clipped to a norm that few of them attain."""
+    """Return the facts of the rows on the selected features, clipped to a norm that few rows attain."""
     norm = entry_bound(facts) * math.sqrt(math.ceil(_ROW_SHARE * count))
     norm = math.hypot(min(norm, feature_norm(facts)), facts.constant)
     return RiskFacts(facts.n_records, count + bool(facts.constant), facts.loss, norm, "l2", facts.constant)

@@ -18,14 +18,15 @@ none, the vertex of that first clock is drawn.
 Scores: every score that is used is computed from the slopes at the present iterate. Updating the predictions
 of only those records that have the chosen feature (Raff, Khanna and Lu 2023, algorithm 2) gives another law:
 a step to (1 - gamma) x + gamma s shrinks all predictions, so slopes of all records change. Here all n
-predictions are multiplied by 1 - gamma, and those of the records with the chosen feature get its share.
+predictions are multiplied by 1 - gamma; then the share of the chosen feature is added to the predictions of
+the records that have the feature.
 
 Rounding: a computed prediction is a function of its own record and of the vertices drawn so far, so the drift
-of the predictions costs no privacy: whatever its value, the slope of a record stays in [-G, G] and that of
-the others does not move. The rounding of sums of slopes is part of ``SelectionNoise.sensitivity``, that of
-draws is its ``float_epsilon``. After T steps a prediction is off by at most 3 T 2^-53 R, R its largest size,
-and by the rounding of the first ones: a step adds three roundings of numbers of size at most R, and shrinks
-the error before it.
+of the predictions costs no privacy: whatever the drift, the slope of a replaced record stays in [-G, G] and
+the slopes of all other records do not change. ``SelectionNoise.sensitivity`` includes the rounding of sums of
+slopes, and ``SelectionNoise.float_epsilon`` covers the rounding of draws. After T steps a prediction is
+off by at most 3 T 2^-53 R, R its largest size, and by the rounding of the first predictions: a step adds
+three roundings of numbers of size at most R, and shrinks the error before it.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class VertexDraws:
         return cls(columns, factor, signs, np.flatnonzero(beyond), np.flatnonzero(~beyond))
 
     def draw(self, slopes: Vector, source: NoiseSource) -> Vertex:
-        """Return the vertex drawn; ``slopes`` are those of the rows, times their counts."""
+        """Return the vertex drawn; ``slopes`` are the slopes of the rows, times the counts of the rows."""
         vertex, time = self._first_clock(slopes, source)
         return self._first_proposal(slopes, source, time) or vertex
 

@@ -35,7 +35,7 @@ class DPStochasticGradient(IterativeMechanism):
     contributes at most G without clipping of gradients, because the loss is Lipschitz and rows are clipped.
     Poisson sampling amplifies privacy; steps are composed as privacy loss distributions.
 
-    Defaults: at equal privacy T sampled steps carry the noise of T full ones, so T is that of DP-GD, at most
+    Defaults: at equal privacy T sampled steps carry the noise of T full steps, so T is as in DP-GD, at most
     5000, and the batch is the smallest that does not cost accuracy (``balanced_batch``). The step size
     minimises the bound D^2 / (2 eta T) + eta V, V the variance of a noisy step, up to 1 / (L + l2). For
     convex losses iterates are averaged with weights 1, 2, ..., which reduces the influence of the start.

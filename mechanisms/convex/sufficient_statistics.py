@@ -53,8 +53,8 @@ _SHARE_NOISE, _MOST_OFFSET_OF_CLASSES = 0.1, 2.0
 # Lower limit on the variance of labels, in units of the square of their bound; and the variance assumed for
 # numeric labels, as a fraction of the largest possible at their mean.
 _LEAST_VARIANCE, _NUMBERS_VARIANCE = 0.05, 0.25
-# Factor of the mean squared label, in units of (r / B)^2. Its square is below 3/2, up to which it does not
-# raise the sensitivity.
+# Factor h of the mean squared label, in units of (r / B)^2. As h^2 is below 3/2, it does not raise the
+# sensitivity.
 _SQUARE_WEIGHT = 1.2247
 _NORMS = 1e-60, 1e60
 # Share of mu^2 for the moments of residuals. Residuals are clipped at _CUT standard deviations, or farther
@@ -340,7 +340,7 @@ class SufficientStatistics(RiskMechanism):
     def _centred(self, A: Vector, b: Vector, sigma: float, factor: float = 1.0) -> Centred:
         """Return covariances of the used features from noisy moments, and what they were centred by.
 
-        The labels are ``factor`` times those of b, plus 1 - ``factor`` if there is a constant feature.
+        The labels are ``factor`` times the labels in b, plus 1 - ``factor`` if there is a constant feature.
         """
         bound, used = label_bound(self.facts.loss), self._used
         label, hidden, means, kept, shift = 0.0, 0.0, np.zeros(len(used)), 0.0, 0.0
@@ -473,10 +473,10 @@ def moments(risk: EmpiricalRisk, offset: float, watch: Watch) -> Moments:
 
 
 def _moment_sums(risk: EmpiricalRisk, offset: float) -> Vector:
-    """Return sums of products of (z, y) with z, shape (p + k, p + 1): the last k rows hold those of y.
+    """Return sums of products of (z, y) with z, shape (p + k, p + 1): p rows of z z', then k rows of y z'.
 
-    Of z z' the last row, and of z y the last column, are left at 0, except for the last entry of z z' of
-    weighted records; the last entry of all is the sum of y^2.
+    With a constant feature the last row of z z' is left at 0, except for its last entry with weighted
+    records. The last column of the whole array is 0, except for its last entry, the sum of y^2.
     """
     facts = risk.facts
     d = facts.dimension - bool(facts.constant)
@@ -576,7 +576,7 @@ def _offset(facts: RiskFacts, mu: float) -> float:
 
 
 def _sensitivity(facts: RiskFacts, offset: float) -> float:
-    """Return the l2 sensitivity of the computed moments: that of the class's proof, and rounding."""
+    """Return the l2 sensitivity of the computed moments: the bound that the class proves, and rounding."""
     n, r = facts.n_records, math.hypot(feature_norm(facts), offset)
     if not _NORMS[0] <= r <= _NORMS[1]:  # fourth powers are taken of it
         raise ArithmeticError(f"moments of rows of norm {r:.3g}")

@@ -54,18 +54,18 @@ class DPSVRG(RiskMechanism):
 
     Defaults: eta = 1/(2 L) and m = 8 L / l2, which the convergence condition allows for batches of at least
     32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for fewer
-    inner steps. The convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by that of
+    inner steps. The convergence needs strong convexity: by default, a penalty l2 = 0 is replaced by
     ``objective_penalty``, since an anchor's noise is a random linear term of its epoch's objective.
     ``regularizer`` and ``noise`` hold the value in use.
 
     Later anchors have less noise (``anchor_weights``), because later epochs contract the effect of an
     anchor's noise.
 
-    Excess risk: that of ``dp-sgd`` is lower, by this calculation. The noise of the last anchor tilts the
-    objective of its whole epoch and is not averaged. Its variance is sum(w) / w_E / ``anchor_share`` times
-    that of the average noise of T steps of dp-gd or dp-sgd at the whole budget, w the weights of E anchors;
-    the excess risk that the tilt costs grows in proportion. The variance of sampling, which anchors reduce,
-    is in dp-sgd already at most a quarter of the variance of the noise (``balanced_batch``).
+    Excess risk: ``dp-sgd`` has less, by this calculation. The noise of the last anchor tilts the objective of
+    its whole epoch and is not averaged. The variance of this noise is sum(w) / w_E / ``anchor_share`` times
+    the variance of the average noise of T steps of dp-gd or dp-sgd at the whole budget, w the weights of E
+    anchors; the excess risk that the tilt costs grows in proportion. The variance of sampling, which anchors
+    reduce, is in dp-sgd already at most a quarter of the variance of the noise (``balanced_batch``).
 
     Source: Wang, Ye and Xu (2017), Algorithm 1 and Theorem 4.2, for strongly convex objectives. Their privacy
     theorem holds only for epsilon below a multiple of T m / n^2; here the sampling itself is accounted.
@@ -96,7 +96,7 @@ class DPSVRG(RiskMechanism):
 
         Args:
             target: risk, set, penalty and budget of the plan.
-            rounds: inner steps of each epoch; by default those of the theorem, within what the noise permits.
+            rounds: inner steps of each epoch; by default as in the theorem, within what the noise permits.
             batch: the expected batch size q n. By default all inner steps together read the data about as
                 often as the full gradients do, but the batch is large enough for the noise
                 (``private_batch``). Several releases are accounted together.
@@ -282,9 +282,9 @@ def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
 
     It is 2 G, or L |x - anchor| plus a rounding error that does not vanish with the distance. With u = (d +
     4) 2^-53: a computed |x - anchor| has relative error u; the prediction for a row has the error u |x| times
-    its length, hence the gradient u L |x| (both are taken twice); a slope itself, and those of up to n other
-    rows evaluated in another order, have 2^-50 of their bound at either point (taken 8 times). The rounding
-    of sums of n such terms is in ``sum_share``.
+    its length, hence the gradient u L |x| (both are taken twice); the slope of the row, and the slopes of up
+    to n other rows evaluated in another order, have 2^-50 of their bound at either point (taken 8 times). The
+    rounding of sums of n such terms is in ``sum_share``.
     """
     unit = (facts.dimension + 4) * 2.0**-52
     lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))

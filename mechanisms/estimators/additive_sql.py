@@ -34,7 +34,7 @@ def additive_statement(
 
     Args:
         predicates: the predicates of the tree.
-        schema: the schema of the card, which is that of the tree, perhaps with numbers in bins.
+        schema: the schema of the card: the schema of the tree, perhaps with numbers in bins.
         points: the points of the card, one per feature of its schema.
         unit: the score of a point.
         branches: the tree.

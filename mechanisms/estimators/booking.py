@@ -2,9 +2,9 @@
 
 Decisions before the booking cost nothing, so they may depend on public facts only: arguments, the types and
 shapes of X and y, column names, a declared schema and classes, and the number of records. Cells and labels
-are read after the booking, and a fit that fails because of them stays spent. If such failures were free,
-repeated attempts with different declarations would reveal any record. All fits read records through this
-module.
+are read after the booking, and a fit that fails because of a cell or a label stays spent. If such failures
+were free, repeated attempts with different declarations would reveal any record. All fits read records
+through this module.
 """
 
 from __future__ import annotations
@@ -120,11 +120,11 @@ def part_of_release() -> Iterator[None]:
 
 
 def _covered(spend: PrivacySpend) -> None:
-    """Accept any fit: its spend is part of that of the release, which is booked."""
+    """Accept any fit: its spend is part of the spend of the release, which is booked."""
 
 
 def ledgers_of(ledger: Ledger | CarriedBudgets | str | Path | None) -> list[Ledger]:
-    """Open the ledgers in which a release is booked: its own, or else those of the surrounding budgets."""
+    """Open the ledgers in which a release is booked: its own, or else the ledgers of surrounding budgets."""
     if ledger is None:
         return opened(addresses_around()) if is_within_budget() else []
     if isinstance(ledger, CarriedBudgets):

@@ -284,7 +284,7 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
             moments, and takes the best subset by these moments; with a schema all levels of a category are
             one column. "best-subset" and all other mechanisms draw the columns as ``PrivateSubsetSelector``
             does, with half of epsilon, and fit on them with the other half; X is then a dense table, and with
-            a schema each level of a category is a column of its own. "auto" chooses between these two ways by
+            a schema each level of a category is a separate column. "auto" chooses between these two ways by
             public facts. It draws if ``convex_set``, ``regularizer``, ``loss`` or ``steps`` is set, or if a
             column of the schema has several features, as a category with several levels has. ``data_norm``
             and ``norm`` are as in ``PrivateSubsetSelector`` ("linf" by default); a schema takes their place.

@@ -188,7 +188,7 @@ class SubsetChoice:
 
     def _read(self) -> tuple[Floats, Floats]:
         X, y = self.given._read()
-        # A seed that differs from that of the fit: if the fit's noise repeated the random bits of the draw,
+        # A seed that differs from the fit's seed: if the fit's noise repeated the random bits of the draw,
         # it would depend on the drawn columns.
         source = NoiseSource(None if self.seed is None else self.seed + 2**32)
         self.release = self.plan.release(X, y - self.facts.centre, source, self.limits)

@@ -48,8 +48,8 @@ def unread_counts(
             ``refines`` this one.
 
     Raises:
-        InvalidInputError: schema or classes are not declared, or do not fit those of counted records; also
-            as ``EngineCount.of``.
+        InvalidInputError: schema or classes are not declared, or do not fit the schema and classes of counted
+            records; also as ``EngineCount.of``.
     """
     found = _to_count(X, y, schema, classes)
     if found is None:

@@ -1,6 +1,6 @@
 """Number of fits that a cross-validation, search or calibration of scikit-learn is about to make.
 
-Each of these fits is booked separately. If the budget refused one of them after others were booked,
+Each of these fits is booked separately. If the budget refused a fit after others were booked,
 ``error_score`` would turn the refusal into NaN. scikit-learn does not tell an estimator how many fits there
 will be, so this module reads the number from the stack frames of the call that clones the estimator. It is a
 convenience: if the call is not recognised, each fit is still refused when it would overdraw the budget.

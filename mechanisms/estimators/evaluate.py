@@ -77,8 +77,8 @@ def evaluate(
     These sensitivities hold only if the score of a row does not depend on other rows, on rows scored before,
     or on chance. Models of this package satisfy this. Any other model is tested on synthetic rows, drawn from
     its schema if there is one, never on records. It is refused if the scores of rows change with their order
-    or with the rows scored together. If it does not accept synthetic rows, the claim of the spend is "not
-    checked". Each table, and each part of a table, is scored by a fresh copy of the model, made before
+    or with the rows scored together. If the model does not accept synthetic rows, the claim of the spend is
+    "not checked". Each table, and each part of a table, is scored by a fresh copy of the model, made before
     records are read, so that whatever a copy remembers of its rows cannot affect other scores.
 
     Args:

@@ -187,7 +187,7 @@ class ExpectedAuc:
         """Return the AUC if it lies between 0.5 and the AUC without privacy.
 
         Raises:
-            InvalidInputError: it does not.
+            InvalidInputError: the AUC is not between them.
         """
         auc = check_real(auc, "auc")
         if not auc > 0.5:

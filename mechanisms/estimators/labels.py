@@ -41,7 +41,7 @@ def checked_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
     """Validate class labels: shape (n_rows,), n_rows >= 1, none missing.
 
     Raises:
-        InvalidInputError, ValueError: invalid labels; the message quotes none of them.
+        InvalidInputError, ValueError: invalid labels; the message quotes no label.
     """
     check_given(y)
     check_unmasked(y, "y")

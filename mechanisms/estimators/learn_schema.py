@@ -58,8 +58,8 @@ def learn_schema(
     """Learn a schema from a table: cuts of numbers and dates, and categories of text that many records share.
 
     Privacy: (epsilon, delta)-differential privacy, for data sets that differ by replacing one record. The
-    number of records is public, and so are names and types of columns; types are those in ``types``, or
-    those of a data frame's columns. If another program inferred a type from the cells, as pandas does for CSV
+    number of records is public, and so are names and types of columns; types are given in ``types``
+    or by a data frame's columns. If another program inferred a type from the cells, as pandas does for CSV
     files, the type is public only if no single record can change it; the type "vote" finds it privately
     instead. All columns are one release (``SchemaPlan``), booked before a cell is read. Fitting a model to
     the same records afterwards is a second release. Running time is outside the guarantee.
@@ -74,7 +74,7 @@ def learn_schema(
         delta: in (0, 1), or "auto" for 1/n^2.
         types: types by column name: "number", "whole" (whole numbers), "range" (numbers between learned
             bounds, without cuts), "date", "text", "boolean", or "vote" (one of number, whole, date and text,
-            by a private vote of the cells). For columns not named here, the type is that of the column in the
+            by a private vote of the cells). For columns not named here, the type is the column's type in the
             table: number, boolean, date or string; for columns of Python objects, or of pandas' type "str",
             it is "vote".
         declared: a schema of known columns, which are kept and cost nothing.

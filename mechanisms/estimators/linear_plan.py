@@ -48,7 +48,7 @@ class FitPlan(NamedTuple):
         return self.planned(self.weighing.in_losses(carried))
 
     def spend(self, source: NoiseSource) -> PrivacySpend:
-        """Return the spend of the fit, including that of releasing class weights."""
+        """Return the spend of the fit, including the spend of releasing class weights."""
         one = spent(self.mechanism, source)
         note = f"one-vs-rest: {one.note}" if self.seen.releases > 1 else one.note
         return self.weights.whole(replace(one, note=note))

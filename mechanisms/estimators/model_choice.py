@@ -8,9 +8,9 @@ from privopt.mechanisms.privacy.parameters import check_count, check_epsilon
 
 # Limits on s, the number of records times epsilon, from fits to 23 synthetic populations of 1,000 and 10,000
 # records at epsilon 0.01 to 10 (experiments/model_choice.py). For s up to 100,000, the balanced accuracy of
-# the chosen model was on average at most .001 below that of the best one. In AUC, at s = 300 a tree was ahead
-# of both together by .008 and of a card by .018, and it was behind both from s = 1,000 on; a card was ahead
-# of both together by .015 at s = 1,000, and by less for larger s. On nine real tables (experiments/trees.py)
+# the chosen model was on average at most .001 below that of the best model. In AUC, at s = 300 a tree was
+# ahead of both together by .008 and of a card by .018; from s = 1,000 on a tree was last. A card was ahead of
+# both together by .015 at s = 1,000, and by less for larger s. On nine real tables (experiments/trees.py)
 # both together were ahead from s = 1,000 on, and a tree by .02 at epsilon .01 and .03. There, balanced
 # accuracy at epsilon 1 was .013 lower if trees were chosen only up to s = 2,000, and at most .007 lower with
 # limits of 20,000 and more.

@@ -94,7 +94,7 @@ class PersonsPlan:
 
     Attributes:
         fits: the fits by number of records per person, in increasing order.
-        spend: the spend for a person: that of the costliest fit, plus that of learning the number.
+        spend: the spend for a person: the costliest fit, plus the cost of learning the number.
         choice: the plan that learns the number; None if the number is given.
     """
 
@@ -230,8 +230,8 @@ def plan_persons(estimator: BookedEstimator, persons: Unread[Any]) -> PersonsPla
 def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: float) -> PersonsPlan:
     """Plan to learn the number of records per person, with a fit for each number that may be released.
 
-    Which fit runs depends on the released number. By adaptive composition, in one notion, the spend is that
-    of the costliest of these fits plus that of the choice.
+    Which fit runs depends on the released number. By adaptive composition, in one notion, the spend is the
+    spend of the costliest of these fits plus the spend of the choice.
     """
     from privopt.mechanisms.schemas.records import CHOICES, RecordsPlan
 
@@ -304,7 +304,7 @@ def with_two_classes(estimator: Any) -> Any:
 
 
 def person_of(estimator: Any) -> str | None:
-    """Return the name of the column of persons: the parameter ``person``, or that of the schema.
+    """Return the name of the column of persons: the parameter ``person``, or the name in the schema.
 
     Raises:
         InvalidInputError, SchemaError: parameter and schema differ, or the schema cannot be read.

@@ -130,7 +130,7 @@ class PrivateHalfspaceClassifier(
             ``privopt.mechanisms.MECHANISMS``, a custom ``LatticeMechanism``, or "auto", which chooses a
             mechanism of bounded running time. ``plan`` returns this choice and its reason before a fit.
         oracle: "auto", the name of an oracle (``privopt solvers`` lists them), or a custom one: a
-            ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for the others.
+            ``GibbsOracle`` for the mechanisms that draw, a ``DiscreteOracle`` for other mechanisms.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories
             from the data, which is *not* private and emits a ``PrivacyLeakWarning``.
         classes: the labels, two or more; two are given as (negative, positive). None infers them from the
@@ -596,9 +596,9 @@ class PrivateHalfspaceClassifier(
         It agrees with ``predict``; points and prediction are NULL for records that ``predict`` refuses.
         Columns of numbers must hold numbers, with NULL or NaN for missing values. SQLite stores text in any
         column: text in a column of numbers gets NULL, so cast such a column in a view. The added columns come
-        last; the points are also added as ``privopt_...``. If a declared column has the name of an added one,
-        a number is appended to the latter: ``points_1``. With several classes, the points of a class are
-        ``points_LABEL``.
+        last; the points are also added as ``privopt_...``. If a declared column has the name of an added
+        column, a number is appended to the added name: ``points_1``. With several classes, the points of a
+        class are ``points_LABEL``.
 
         Args:
             table: the name of the table.
@@ -794,7 +794,7 @@ def _counting(
 
 @contextmanager
 def _searching(mechanism: str, limits: Limits | None) -> Iterator[None]:
-    """Add advice to an error of the block, if it is that of a search that reached its time limit."""
+    """Add advice to an error of the block, if a search in the block reached its time limit."""
     try:
         yield
     except (UnfinishedDrawError, CertificateError) as error:
@@ -812,7 +812,7 @@ def scorecard(schema: Schema, points: NDArray[np.int64], classes: NDArray[Any] |
 
     With several classes, each class has a column of points, ``points: LABEL``.
 
-    The points of a number are linear in that number: "none at 0, all at 100" gives half of them at 50.
+    The points of a number are linear in that number: "none at 0, all at 100" gives half of the points at 50.
     """
     features, levels = zip(*schema.levels, strict=True)
     own = {"points": points} if points.ndim == 1 or classes is None else dict(_named(points, classes))

@@ -169,9 +169,10 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
-        best_estimator_: the model; its ``spend_`` is that of the search.
+        best_estimator_: the model; its ``spend_`` is the spend of the search.
         best_params_, best_index_: the parameters of the best candidate, and its index.
-        best_score_: its noisy score, which is optimistic because it is the best of several.
+        best_score_: the noisy score of the best candidate, which is optimistic because it is the best of
+            several.
         spend_: the privacy spend of the search.
         plan_: the ``SearchPlan``.
         scorer_: the name of the score.
@@ -274,7 +275,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
 
         Args:
             n_records: number of records; with ``person``, number of persons.
-            n_columns: number of columns without that of persons, for estimators without a schema.
+            n_columns: number of columns without the column of persons, for estimators without a schema.
 
         Raises:
             PrivOptError: an argument that ``fit`` would refuse before it reads records.
@@ -314,7 +315,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
                 spends = tuple(_run_spend(c, plan, given_delta, given) for c in candidates)
             if all(map(plan.covers, spends)):
                 for warning in {str(each.message): each.message for each in caught}.values():
-                    warnings.warn(warning, stacklevel=3)  # once each, and only those of the final plan
+                    warnings.warn(warning, stacklevel=3)  # each once, of the final plan only
                 return plan, spends
             found = {spend.notion for spend in spends}
             before, notion = notion, _common(found, delta)
@@ -353,7 +354,7 @@ class PrivateSearchCV(BookedEstimator, MetaEstimatorMixin, BaseEstimator):  # ty
         return made
 
     def _unread(self, candidate: Candidate, X: Any, y: Any) -> Unread[Any]:
-        """Return the unread table after all checks that read no cell, including that of the schema."""
+        """Return the unread table after all checks that read no cell, including the check of the schema."""
         schema = candidate.estimator.get_params(deep=False).get("schema")
         known = None if schema is None else declared_schema(schema)
         probe = clone(candidate.estimator)

@@ -47,7 +47,7 @@ def expected_lines(
 
 
 def plan_noise(plan: SelectionPlan, delta: float) -> float:
-    """Return the noise of a run, relative to that of one fit with the whole budget to as many records."""
+    """Return the noise of a run over the noise of one fit with the whole budget to as many records."""
     epsilon = plan.spend.epsilon
     if plan.run_mu is not None:
         return gaussian_mu(epsilon, delta) / plan.run_mu

@@ -70,7 +70,7 @@ def select_statement(
     """Return a SELECT that adds the columns points, prediction and, with a table of risks, risk.
 
     If a declared column, or one of ``columns``, has the name of an added column, in upper or lower case, a
-    number is appended to the latter: ``points_1``.
+    number is appended to the name of the added column: ``points_1``.
 
     Raises:
         InvalidInputError: a schema without a translation, or text that SQL cannot represent.
@@ -112,7 +112,7 @@ def statement_with(
     """Return a SELECT of a table with columns added.
 
     If a declared column, one of ``columns`` or a column added before has the name of an added column, in
-    upper or lower case, a number is appended to the latter.
+    upper or lower case, a number is appended to the name of the added column.
 
     Args:
         expressions: expressions that are computed once for each record, by the aliases under which the added
@@ -218,7 +218,7 @@ def _text_refused(cell: str) -> str:
     """Return the case that refuses text in a column of numbers of SQLite.
 
     Depending on the column's type, SQLite compares "9" and 10 as texts, or takes text as above all numbers. A
-    unary plus removes the type of the column: text is then above all numbers and equal to none of them, not
+    unary plus removes the type of the column: text is then above all numbers and equal to no number, not
     even to the number that it spells.
     """
     return f"WHEN +{cell} > 1e300 AND {cell} + 0e0 <> +{cell} THEN NULL"

@@ -374,7 +374,7 @@ class _PrivateBranchingClassifier(
 
     @property
     def score_edges(self) -> tuple[float, ...]:
-        """Bin edges between the possible scores of two classes; 0 is one of them."""
+        """Bin edges between the possible scores of two classes; 0 is always an edge."""
         known = np.unique(self._leaf_scores())
         return tuple(sorted({0.0, *((known[1:] + known[:-1]) / 2).tolist()}))
 

@@ -23,7 +23,7 @@ _WIDTH, _STEP, _LINE, _PAD, _PILL = 420, 18, 16, 7, 120
 _LETTER, _BOLD_LETTER = 6.6, 7.8  # approximate widths of a character
 
 
-# Colours of the picture; the last ones are those of the classes, in order. A style sheet may change them.
+# Colours of the picture; _COLOURS are the colours of the classes, in order. A style sheet may change them.
 _INK, _SOFT, _COLOURS = "#1c2430", "#5b6675", ("#cfdfea", "#e9cbbf", "#fff3b0", "#c9b0e0")
 
 # For each column asked about so far, whether a record may have each of its codes.
