@@ -133,7 +133,7 @@ def subset_oracle(name: str) -> SubsetOracle:
 def minimizers() -> dict[str, Callable[[], DiscreteOracle]]:
     """Return factories of minimising oracles by name: privopt's own first, then those of other packages.
 
-    Other packages cannot override a name of privopt's own.
+    Other packages cannot override a name that privopt uses.
     """
     return _known(MINIMIZERS, "privopt.minimizers", DiscreteOracle)  # type: ignore[type-abstract]
 

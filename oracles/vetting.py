@@ -112,8 +112,8 @@ def _key(code: Any, what: str) -> str:
 def digest(code: Any) -> str | None:
     """Return the SHA-256 of the source files of a class or function; None if they cannot be read.
 
-    For a class the source files include those of its bases, except for bases of this package and of Python.
-    If a module is in a package, they are all modules of the outermost package.
+    For a class the source files of its bases are included, except for bases of this package and of Python.
+    If a module is in a package, all modules of the outermost package are included.
     """
     classes = code.__mro__ if isinstance(code, type) else (code,)
     files: set[Path] = set()

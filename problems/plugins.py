@@ -20,8 +20,8 @@ def offered(group: str, ours: Container[str]) -> dict[str, EntryPoint]:
 def entries(group: str) -> tuple[EntryPoint, ...]:
     """Return the entry points of a group.
 
-    The search reads the metadata of every installed package. It is repeated only when ``sys.path`` has
-    changed, or a folder on it, as it does when a package is installed.
+    The search reads the metadata of every installed package. It is repeated only when ``sys.path`` or a
+    folder on it has changed. Installing a package changes a folder.
     """
     return _entries(group, tuple((folder, _changed(folder)) for folder in sys.path))
 

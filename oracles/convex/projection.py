@@ -106,7 +106,7 @@ def _(convex_set: KSupportBall, x: Vector) -> Vector:
         t, m = shares(np.exp(log_m)), np.exp(log_m)
         return float(np.sum(magnitudes**2 * t / (t + m) ** 2)) - convex_set.size**2
 
-    # The norm of w is at most |x| / m, and tends to that of x as m falls to 0.
+    # The norm of w is at most |x| / m, and tends to |x| as m falls to 0.
     log_m = brentq(excess, np.log(1e-14), np.log(2 * excess_ratio), xtol=1e-15, rtol=1e-14)
     t, m = shares(np.exp(log_m)), np.exp(log_m)
     w = x * t / (t + m)

@@ -24,7 +24,8 @@ def prox_step(convex_set: ConvexSet, regularizer: ElasticNet = NO_REGULARIZER) -
     - On a simplex the l1 norm is constant.
     - A ``shrinkable`` set contains, with each point, all points whose coordinates are moved towards 0. There,
       soft thresholding followed by projection is exact: a coordinate that the threshold brings to 0, or whose
-      sign would change, is best at 0. On the orthant of the others the penalty is linear and only shifts x.
+      sign would change, is best at 0. The other coordinates keep their signs, so for them the penalty is
+      linear and only shifts x.
     - On a box this argument holds for each coordinate, and on a box cut by a ball for any given multiplier of
       the ball.
     - On a polytope the step is a quadratic program.

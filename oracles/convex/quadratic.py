@@ -121,7 +121,7 @@ class QuadraticOracle(ABC):
 
     @abstractmethod
     def refusals(self, convex_set: ConvexSet, H: Vector) -> list[str]:
-        """List every reason, beyond those of ``prepare``, why the oracle cannot take the problem. Cheap."""
+        """List every reason, beyond ``prepare``'s checks, why the oracle cannot take the problem. Cheap."""
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector) -> QuadraticSolver:

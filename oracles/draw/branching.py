@@ -160,8 +160,8 @@ def _exactness(
     """Bound the error of a draw: each race compares products of two masses, and errors add up over races.
 
     K is the number of classes, p the number of predicates. The mass of a label is a mean of K exponentials,
-    and that of two labels a mean of K (K - 1) products of two exponentials. Each exponential has an error of
-    at most 1.5 roundoffs, plus that of its argument, which is at most ``LARGEST_EXPONENT`` roundoffs. A sum
+    and the mass of two labels a mean of K (K - 1) products of two exponentials. Each exponential has an error
+    of at most 1.5 roundoffs, plus the error of its argument, at most ``LARGEST_EXPONENT`` roundoffs. A sum
     over one label and then over the other adds at most 2 K roundoffs.
 
     The mass of models with one more level is a sum of up to three products for each of the p predicates, and

@@ -1,7 +1,7 @@
 """Compiled part of drawing trees and rule lists: masses of all models on all blocks of records.
 
-A block is the set of records that satisfy a conjunction: some predicates of a set are true, the others false.
-A mass is the *mean* of exp(-beta L) over all models of a number of levels, under the uniform distribution on
+A block is the set of records that satisfy a conjunction: some predicates of a set are true, the rest false. A
+mass is the *mean* of exp(-beta L) over all models of a number of levels, under the uniform distribution on
 the lattice (``privopt.problems.discrete.branching``). It is stored as three numbers: the smallest loss m, an
 integer; the mean s of exp(-beta (L - m)); and the mean u of (L - m) exp(-beta (L - m)). So nothing overflows,
 and s is at least the share of the best model. A summand that is less than exp(-``LARGEST_EXPONENT``) times
@@ -194,7 +194,7 @@ def _weight(elements: IntArray, size: int, weights: FloatArray) -> float:
 
 @njit(cache=True, nogil=True)
 def _place(elements: IntArray, size: int, g: int) -> int:
-    """Return the position at which g would be inserted into the elements; -1 if g is one of them."""
+    """Return the position at which g would be inserted into the elements; -1 if g is an element."""
     place = 0
     for t in range(size):
         if elements[t] == g:

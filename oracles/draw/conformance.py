@@ -84,7 +84,7 @@ class DrawInstance:
 
 
 def check_gibbs_oracle(oracle: GibbsOracle, *, seed: int = 0) -> ConformanceReport:
-    """Run every check on a sampling oracle, under both laws, on every instance that it does not refuse.
+    """Run every check on a sampling oracle, under both laws, on every instance that the oracle takes.
 
     Args:
         oracle: any oracle of exact draws.

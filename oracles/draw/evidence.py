@@ -101,7 +101,7 @@ def odds_of_habit(drawn: IntArray, before: IntArray, law: FloatArray) -> float:
 
     Args:
         drawn: the index of each drawn point.
-        before: the index of the point drawn before each of them.
+        before: for each drawn point, the index of the point drawn before it.
         law: the claimed probabilities of all points.
     """
     chance = law[before]

@@ -5,7 +5,7 @@ There are two laws over the points w of a lattice, for an integer loss L(D, w) a
 - Gibbs: P[w] proportional to exp(-beta * L(D, w)), the exponential mechanism (McSherry and Talwar 2007).
 - Permute-and-flip (McKenna and Sheldon 2020): the w that maximises E_w - beta * L(D, w) with independent
   standard exponential E_w. (Ding, Kifer, Sayed, Steinke, Wang, Xiao and Zhang 2021 prove that this is
-  McKenna and Sheldon's law.) Its expected loss is never larger than that of Gibbs at the same beta.
+  McKenna and Sheldon's law.) The expected loss is never larger than under Gibbs at the same beta.
 
 Replacing one record changes L at a fixed w by at most B (1 for a number of errors), so either law is
 epsilon-DP (pure, replace-one) at beta = epsilon / (2 B). This guarantee covers only the drawn point. The

@@ -296,7 +296,7 @@ def _go_down(
 def exponential(words: Words, cursor: int) -> tuple[float, int]:
     """Return an exponential variable, from at most 4 random words, and the new cursor.
 
-    The method is that of ``privopt.oracles.draw.interface.exponentials``. One word gives the fraction (52
+    The method is the one of ``privopt.oracles.draw.interface.exponentials``. One word gives the fraction (52
     bits), the half (1 bit) and the first 11 bits for the binary exponent.
     """
     word = words[cursor]

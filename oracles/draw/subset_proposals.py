@@ -139,7 +139,7 @@ def propose(
 
     The energy of a support, beta times its loss, is at least ``base`` minus the gains of its free columns. A
     proposal is accepted with probability exp(bound - energy), with this bound. The drawn support, including
-    the columns ``fixed``, is written to ``columns``. The results are those of ``mass_bounds.propose``; the
+    the columns ``fixed``, is written to ``columns``. The results are as for ``mass_bounds.propose``; the
     status is UNCERTIFIED if the loss of a support is not certified.
     """
     depth = int(math.log2(len(tree) / 2.0) + 0.5)

@@ -113,7 +113,7 @@ def sum_out(
         else:
             digit[p] = max(digit[p] + 1, fixed[p])
             finished = digit[p] >= program.span[p] or (fixed[p] >= 0 and digit[p] > fixed[p])
-        if finished:  # add the sum of this subtree to that of its parent
+        if finished:  # add the sum of this subtree to the sum of its parent
             p -= 1
             if p >= 0:
                 smallest[p], total[p], excess[p] = _joined(

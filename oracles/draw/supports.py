@@ -2,8 +2,8 @@
 
 A support S is a set of columns. Its loss is R(S), rounded down to units of loss, where R(S) is the least
 |y - Xw|^2 over weights w with |w| <= r that are 0 outside S. Let G = X'X and c = X'y. A region is a set of
-supports: some columns are in all of them, some in none, and k of the other columns, the free ones, are in
-each support. For any multiplier l >= 0 and any b, strong convexity of
+supports: some columns are in all supports, some in none, and each support has k of the other columns, the
+free columns. For any multiplier l >= 0 and any b, strong convexity of
 h(b) = y'y - 2 c'b + b'Gb + l (|b|^2 - r^2) gives a lower bound for each support S of the region:
 
     R(S) >= h(b) - 2 |h'(b) / 2| (r + |b|) + sum over free j outside S of D_j b_j^2.

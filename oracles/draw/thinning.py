@@ -35,7 +35,7 @@ TRIES = 100
 # Tuning stops when log(rate times current time) is this: the next arrival is then expected at about e^6 times
 # the current time.
 _QUIET = -6.0
-# With more digits than a double, the rounding of times is negligible compared with that of waiting times.
+# With more digits than a double, the rounding of times is negligible beside the rounding of waiting times.
 _DECIMAL = Context(prec=20, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 Tables = TypeVar("Tables")

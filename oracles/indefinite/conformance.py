@@ -84,7 +84,7 @@ def check_indefinite_oracle(
 
     Args:
         oracle: the oracle.
-        instances: the problems; those of ``planted_quadratics`` by default.
+        instances: the problems, by default the ones of ``planted_quadratics``.
         tolerance: the allowed error of values, bounds and points, relative to the scale of the instance.
 
     Raises:

@@ -79,7 +79,7 @@ class IndefiniteOracle(ABC):
 
     @abstractmethod
     def refusals(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> list[str]:
-        """List every reason, beyond those of ``prepare``, why the oracle cannot take the problem. Cheap."""
+        """List every reason, beyond ``prepare``'s checks, why the oracle cannot take the problem. Cheap."""
 
     @abstractmethod
     def build(self, convex_set: ConvexSet, H: Vector, cut: HalfSpace | None) -> IndefiniteSolver:

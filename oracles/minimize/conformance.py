@@ -64,7 +64,7 @@ class Instance:
 def check_oracle(
     oracle: DiscreteOracle, *, seeds: Iterable[int] = (0, 1), tolerance: float = 0.0
 ) -> ConformanceReport:
-    """Put an oracle through every check on every instance that it does not refuse.
+    """Put an oracle through every check on every instance that the oracle takes.
 
     Args:
         oracle: any discrete oracle, or a wrapper.
@@ -202,7 +202,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
     """Check that answers depend on problem and question alone: ask A, then B, then A again.
 
     Question A and the question with ties also go to sessions on related data, alternately. An oracle that
-    reuses an earlier question or earlier data gives a wrong answer to one of them.
+    reuses an earlier question or earlier data gives a wrong answer to one of these questions.
     """
     (name, a), *others = case.instance.perturbations.items()
     sessions = [("", case), *_related(case)]

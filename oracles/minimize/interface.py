@@ -132,7 +132,8 @@ class PreparedOracle:
     Lower bounds are not checked. An answer must depend on the problem and the question alone: if a solver
     uses earlier data, releases of its answers are not private.
 
-    ``maker`` is the class whose bounds are trusted: that of the oracle, or of outside code that it wraps.
+    ``maker`` is the class whose bounds are trusted: the class of the oracle, or of outside code that the
+    oracle wraps.
     """
 
     name: str

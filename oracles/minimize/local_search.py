@@ -86,9 +86,9 @@ def descend(problem: DiscreteProblem, query: Query, starts: Sequence[IntArray]) 
 def starting_points(perturbation: Perturbation, count: int) -> list[IntArray]:
     """Return starting points for descents.
 
-    They are the point of the box nearest to the origin, the minimiser of the unary terms over the box if it
-    is feasible, and the ends of random walks that start at the former point. The generator of the walks is
-    seeded, so runs are reproducible.
+    They are the point of the box nearest to the origin, the minimiser of the unary terms over the box if that
+    minimiser is feasible, and the ends of random walks from the point nearest to the origin. The generator of
+    the walks is seeded, so runs are reproducible.
     """
     lattice = perturbation.lattice
     origin = np.clip(np.zeros(lattice.dimension, dtype=np.int64), lattice.low, lattice.high)

@@ -1,7 +1,7 @@
 """Coded rows: the features of a record as a sum of rows of a small public table, one per column.
 
 A schema encodes a record as one code per column, and a code determines the features of that column alone. A
-pass over the records takes a number of operations proportional to that of columns, not of features.
+pass over the records takes a number of operations proportional to the number of columns, not of features.
 """
 
 from __future__ import annotations

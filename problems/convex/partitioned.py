@@ -28,7 +28,7 @@ class PartitionedRisk(EmpiricalRisk):
     Neighbours: replace-one, n public, as for ``EmpiricalRisk``; the replaced record may lie in another part.
     Parts may be read again in every pass, and must hold the same records each time: the sensitivities of
     gradient differences and of minima are proved for one fixed table. A fingerprint of all records
-    (``mark_of``) is therefore compared with that of the first pass.
+    (``mark_of``) is therefore compared with the fingerprint of the first pass.
 
     Args:
         parts: one ``PartRisk`` each, all of the same loss and bounds.
@@ -87,7 +87,7 @@ class PartRisk(EmpiricalRisk):
         X: rows, dense or CSR, float32 or float64, a record each; with or without the constant feature. Not
             copied if float64, C-contiguous (or CSR without duplicates) and in memory.
         y: labels as the loss requires them, shape (rows,).
-        facts: of the whole table; ``n_records`` is replaced by that of the part.
+        facts: of the whole table; ``n_records`` is replaced by the number of records of the part.
         longest: the norm bound for the rows of X.
 
     Raises:
@@ -149,7 +149,7 @@ class PartRisk(EmpiricalRisk):
         return self._shortened(b)[:, : self.facts.dimension - bool(self.facts.constant)]
 
     def _shortened(self, b: slice) -> Any:
-        """Return rows after clipping, equal to those of an in-memory table."""
+        """Return rows after clipping, equal to the clipped rows of an in-memory table."""
         rows: Any = self.X[b]
         diagonal: Any = sp.diags_array(self._scale[b])
         return diagonal @ rows if sp.issparse(rows) else rows * self._scale[b, None]

@@ -47,7 +47,7 @@ _REORDERED = {"reassoc", "contract", "nsz"}
 
 
 class Rows(Protocol):
-    """The rows of a matrix, each times a scale of its own."""
+    """The rows of a matrix, each times its own scale."""
 
     @property
     def stored(self) -> int:
@@ -58,7 +58,7 @@ class Rows(Protocol):
         """The number of rows in a block."""
 
     def predict(self, rows: slice, scale: RealArray, w: RealArray) -> RealArray:
-        """Return scale_i <row_i, w> for some rows, in the dtype of the matrix, which is also that of w."""
+        """Return scale_i <row_i, w> for some rows, in the dtype of the matrix, which w has too."""
 
     def add(self, total: Vector, rows: slice, scale: RealArray, weights: RealArray) -> None:
         """Do total += sum of weights_i scale_i row_i over some rows, in float64."""
@@ -269,7 +269,7 @@ def in_order(run: Callable[[slice], _T], shares: list[slice]) -> list[_T]:
 
 def threads_available() -> int:
     """Return the number of threads to use: NUMBA_NUM_THREADS, by default the cores of this process."""
-    settings: Any = numba.config  # numba.get_num_threads would start threads of its own
+    settings: Any = numba.config  # numba.get_num_threads would start Numba's threads
     return int(settings.NUMBA_NUM_THREADS)
 
 

@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 class ElasticNet:
     """Penalty r(w) = l1 |w|_1 + (l2/2) |w|_2^2. With one coefficient 0 it is the lasso or the ridge penalty.
 
-    Public: choosing the strengths by looking at the data is a release of its own.
+    Public: choosing the strengths by looking at the data is a separate release.
 
     Attributes:
         l1, l2: finite, >= 0. ``l2`` is also the strong convexity that r adds.

@@ -40,7 +40,7 @@ class RiskFacts:
         row_norm: the norm bound to which rows are clipped.
         norm: the norm that is clipped, "l2" or "linf".
         constant: the value of a constant last feature before clipping; 0 if there is none.
-        weighted: whether records have weights in [0, 1], which are private: then no sum of them is public.
+        weighted: whether records have weights in [0, 1], which are private: then no sum of weights is public.
     """
 
     n_records: int
@@ -142,18 +142,18 @@ class EmpiricalRisk:
     Rows longer than ``row_norm`` are scaled down to it, shorter ones are unchanged; the bound is never
     computed from the data. One scale per row is stored: the matrix is not copied. A full pass (value,
     gradient, Hessian-vector product) works through blocks of rows that stay in cache, so data are read from
-    memory once. It uses one thread per core (or NUMBA_NUM_THREADS); the result does not depend on their
-    number. Sparse data are never densified.
+    memory once. It uses one thread per core (or NUMBA_NUM_THREADS); the result does not depend on the
+    number of threads. Sparse data are never densified.
 
-    Neighbours: replace-one, n public; the sensitivities are those of ``facts``. Sums over records are
-    accumulated in float64 for float32 data too, so that ``facts.rounding`` holds; predictions of full passes
-    are float32, those of batches float64.
+    Neighbours: replace-one, n public; ``facts`` has the sensitivities. Sums over records are accumulated
+    in float64 for float32 data too, so that ``facts.rounding`` holds; for such data, predictions of full
+    passes are float32, predictions of batches float64.
 
-    With ``counts`` it is the risk of the table in which every row is repeated that often: n is their sum, and
-    record k lies in the row where the cumulative sum of the counts first exceeds k. Neighbours are data sets
-    that differ in one *record*, so one count falls by one and another rises, possibly from or to zero. Norms
-    and predictions are then computed row by row, so that the result for a row does not depend on its
-    position.
+    With ``counts`` it is the risk of the table in which every row is repeated as often as its count: n is the
+    sum of counts, and record k lies in the row where the cumulative sum of the counts first exceeds k.
+    Neighbours are data sets that differ in one *record*, so one count falls by one and another rises,
+    possibly from or to zero. Norms and predictions are then computed row by row, so that the result for a row
+    does not depend on its position.
 
     With ``weights`` v_i in [0, 1] it is (1/n) sum_i v_i phi(<a_i, w>, y_i), and a record is (a_i, y_i, v_i).
     v phi has every property that ``facts`` state for phi: Lipschitz and smoothness constants, convexity,
@@ -225,7 +225,7 @@ class EmpiricalRisk:
         return self._on(X, slice(0, len(self.y)))
 
     def _on(self, X: Any, rows: slice) -> EmpiricalRisk:
-        """Return the same risk over the given rows, with labels and weights of its own."""
+        """Return the same risk over given rows ``X``, with the labels and weights of ``rows``."""
         f, weights = self.facts, None if self.weights is None else self.weights[rows]
         return EmpiricalRisk(
             X,

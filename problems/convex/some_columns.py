@@ -16,7 +16,7 @@ class SomeColumns(EmpiricalRisk):
     """The records of a risk on some of its features, for sums of functions of ``bare_rows``.
 
     Rows, labels and counts stay where they are: nothing is copied, and parts of a table are read in place.
-    The view has no values or gradients of its own: ask the risk behind it.
+    The view computes no values or gradients: ask ``risk`` for them.
 
     Args:
         risk: the risk.

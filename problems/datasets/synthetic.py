@@ -63,8 +63,8 @@ class SparseDesign:
     Attributes:
         features: p >= 1.
         informative: s, 1 to p.
-        snr: variance of x'b over that of the noise, > 0.
-        correlation: of neighbouring columns, in (-1, 1); that of columns j apart is its j-th power.
+        snr: variance of x'b over the variance of the noise, > 0.
+        correlation: of neighbouring columns, in (-1, 1); its j-th power for columns that are j apart.
 
     Raises:
         InvalidInputError: a number out of its range.

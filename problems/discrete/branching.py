@@ -82,8 +82,8 @@ class BranchingProblem(DiscreteProblem):
     def pairs(cls, branches: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
         """Yield the pairs of labels that must differ where both are used: the two sides of a branch.
 
-        A pair is given by the coordinates of its first and second label, and those of the nodes that must
-        stop for both labels to be used.
+        A pair is given by the coordinates of its first and second label, and of the nodes that must stop
+        for both labels to be used.
         """
 
     @classmethod

@@ -29,7 +29,7 @@ from privopt.problems.discrete.lattice import IntArray
 
 Words = NDArray[np.uint64]
 
-# Words of each predicate intersected at a time: those of some hundred predicates stay in cache.
+# Words of each predicate intersected at a time: so many words of some hundred predicates stay in cache.
 _BLOCK = 512
 # Words of a segment between two checks of the clock.
 _BETWEEN_LOOKS = 1 << 13

@@ -99,7 +99,7 @@ class Perturbation:
 
     @classmethod
     def zero(cls, lattice: IntegerLattice) -> Perturbation:
-        """Return the zero perturbation: that of the non-private problem."""
+        """Return the zero perturbation: the perturbation of the non-private problem."""
         return cls.linear(lattice, np.zeros(lattice.dimension))
 
     @classmethod

@@ -120,7 +120,7 @@ class ScoreProblem(RowProblem):
 
 @dataclass(frozen=True, eq=False)
 class SeparatorSet:
-    """Records e_1..e_m such that any two points of the lattice differ in loss on at least one of them.
+    """Records e_1..e_m such that any two points of the lattice differ in loss on at least one e_i.
 
     Neel, Roth and Wu (2018), Definition 10. Here the loss on each separator is a function of one
     coordinate, which is true of all problems in this package and keeps perturbations separable.

@@ -122,10 +122,10 @@ class SubsetBounds:
     Attributes:
         label: bound on |y|, > 0.
         feature: bound on every |x_j|, or infinity.
-        row: bound on |x|_2, or infinity; one of the two is finite.
+        row: bound on |x|_2, or infinity; ``feature`` or ``row`` is finite.
         constant: value of a constant feature that every support contains, >= 0; 0: there is none.
-        radius: bound r on |b|_2 of the weights of a support, with that of the constant. None: the largest for
-            which no prediction exceeds ``label``.
+        radius: bound r on |b|_2 of the weights of a support, with the constant's weight. None: the largest r
+            for which no prediction exceeds ``label``.
 
     Raises:
         InvalidInputError: bounds that are not positive, or none on the features.

@@ -15,9 +15,9 @@ from privopt.problems.discrete.predicates import Bools
 class DecisionTree(BranchingProblem):
     """Choose a binary tree: a predicate at every inner node, a class at every leaf.
 
-    Nodes are in heap order: those below node i are 2 i + 1, where its predicate is true, and 2 i + 2. The
+    Nodes are in heap order: the children of node i are 2 i + 1, where its predicate is true, and 2 i + 2. The
     coordinate of an inner node is the number of its predicate, or p or more where the tree stops; the label
-    of a node that stops is that of the first leaf below it.
+    of a node that stops is the label of the first leaf below it.
     """
 
     ways: ClassVar[int] = 1

@@ -17,7 +17,7 @@ from privopt.problems.nonconvex.quartic import QuarticLoss
 
 @dataclass(frozen=True)
 class FactorFacts(RiskFacts):
-    """The facts of a ``FactorRisk``: ``dimension`` is d times the rank, row norms are those of a."""
+    """The facts of a ``FactorRisk``: ``dimension`` is d times the rank, ``row_norm`` bounds |a|_2."""
 
     rank: int = 1
 

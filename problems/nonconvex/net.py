@@ -22,12 +22,12 @@ _ENTRIES = 1 << 22  # records times points whose losses are computed at a time
 
 @dataclass(frozen=True)
 class BallNet:
-    """Points of the ball {|w|_2 <= radius}: every point of the ball is within ``alpha`` of one of them.
+    """Points of the ball {|w|_2 <= radius}: every point of the ball is within ``alpha`` of a net point.
 
-    The points are s k for integer vectors k, with s = 2 alpha / sqrt(d) and |s k| <= radius + alpha; those
-    outside the ball are projected onto it. Proof of the covering: a point w of the ball lies in a cube of
-    side s around some s k, so |w - s k| <= sqrt(d) s / 2 = alpha, hence |s k| <= radius + alpha. Projection
-    onto a convex set that contains w does not increase the distance to w.
+    The points are s k for integer vectors k, with s = 2 alpha / sqrt(d) and |s k| <= radius + alpha;
+    points outside the ball are projected onto it. Proof of the covering: a point w of the ball lies in a cube
+    of side s around some s k, so |w - s k| <= sqrt(d) s / 2 = alpha, hence |s k| <= radius + alpha.
+    Projection onto a convex set that contains w does not increase the distance to w.
 
     Raises:
         InvalidInputError: arguments that are not finite and > 0, or radius / alpha > 1e9.

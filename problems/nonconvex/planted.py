@@ -41,9 +41,9 @@ class Planted:
 
 
 def strict_saddle(n: int, dimension: int = 2, wells: int = 1) -> Planted:
-    """Return records e_1, ..., e_d in equal parts, label 1 on the first ``wells``, 0 on the others.
+    """Return records e_1, ..., e_d in equal parts, label 1 for j <= ``wells``, else 0.
 
-    F(w) = (1/d) (sum over wells of (w_j^2 - 1)^2 / 4 + sum over the others of w_j^4 / 4): minima are where
+    F(w) = (1/d) (sum over wells of (w_j^2 - 1)^2 / 4 + sum over other j of w_j^4 / 4): minima are where
     w_j = +-1 on wells, 0 elsewhere; 0 is a saddle, or with d wells a maximum, of least curvature -1/d.
 
     Raises:
@@ -82,7 +82,7 @@ def low_rank(n: int, dimension: int, rank: int, seed: int = 0) -> Planted:
     risk = FactorRisk(A, np.minimum(np.sum((A @ target) ** 2, axis=1), 1.0), rank, _QUARTIC)
 
     def distance(w: Vector) -> float:
-        """Return |U - U* Q| for the best rotation Q: that of the polar decomposition (Schoenemann 1966)."""
+        """Return |U - U* Q| for the best rotation Q, from the polar decomposition (Schoenemann 1966)."""
         U = w.reshape(dimension, rank)
         left, _, right = np.linalg.svd(target.T @ U)
         return float(np.linalg.norm(U - target @ left @ right))
@@ -93,10 +93,10 @@ def low_rank(n: int, dimension: int, rank: int, seed: int = 0) -> Planted:
 def sigmoid_saddle(n: int, dimension: int, offset: float = 1.0, seed: int = 0) -> Planted:
     """Return a task for the sigmoid loss, with points on both sides of the origin in one class.
 
-    Half of the records are (+-u, c), with u along e_1 up to noise, and have label +1; the others have u = 0
-    and label -1; c is the constant feature. The risk is even in the weights of u. At weights (0, -offset / c)
-    the slopes of the two classes cancel: a saddle with negative curvature along e_1. The infimum is not
-    attained.
+    Half of the records are (+-u, c), with u along e_1 up to noise, and have label +1; the other half have
+    u = 0 and label -1; c is the constant feature. The risk is even in the weights of u. At weights
+    (0, -offset / c) the slopes of the two classes cancel: a saddle with negative curvature along e_1. The
+    infimum is not attained.
 
     Raises:
         InvalidInputError: n is no multiple of 4, or fewer than 2 dimensions.

@@ -16,7 +16,7 @@ from privopt.problems.discrete.lattice import IntArray
 
 @dataclass(frozen=True)
 class PointColumn:
-    """A column of a card, whose points are those of the features [start, stop).
+    """A column of a card: its points are the points of the features [start, stop).
 
     Attributes:
         name: the name in the schema.
@@ -44,7 +44,7 @@ class PointColumn:
         """Return pairs (feature, coefficient) that determine the points of records; feature -1: 0 points.
 
         A record gets the coefficient times the feature's points for one of these pairs, or, if the column is
-        a number, a value between those of the first two.
+        a number, a value between the values of the first two pairs.
         """
         found = [(j, Fraction(1)) for j in range(self.start, self.stop)]
         if self.ends is not None:

@@ -41,7 +41,7 @@ class Constraint(ABC):
         """Return whether each of several cards, of shape (..., d), satisfies the constraint."""
 
     def holds(self, points: IntArray, columns: Sequence[PointColumn]) -> bool:
-        """Return whether a card's points, of shape (d,), satisfy it; ``columns`` are those of the card."""
+        """Return whether a card's points, of shape (d,), satisfy it; ``columns``: the card's columns."""
         return bool(self.held(np.asarray(points), columns))
 
     @abstractmethod
@@ -244,7 +244,7 @@ class Implication(Constraint):
 
 @dataclass(frozen=True)
 class OtherColumns(Constraint):
-    """A no-good cut: the used columns are not those of a card that is known already.
+    """A no-good cut: the card must not use exactly the columns of a known card.
 
     One of the known card's columns is not used, or another column tells records apart. The constraint is for
     programs that find several cards; ``parse_constraint`` does not read its text.

@@ -41,7 +41,8 @@ _RANGE = r"\[\s*([-+]?\d+)\s*,\s*([-+]?\d+)\s*\]"
 _GROUP = rf"(?:\s*\(\s*({_NAMES})\s*\))"
 _SIGNS = {"+": 1, "positive": 1, "-": -1, "\u2212": -1, "negative": -1}
 _WAYS = {"rising": 1, "up": 1, "falling": -1, "down": -1}
-# Words of constraints on errors and records, which get a message of their own: only the records decide them.
+# Words of constraints on errors and records, which get a special message: only records decide whether they
+# hold.
 _RECORDS = re.compile(
     r"\b(tpr|fpr|tnr|fnr|ppv|npv|auc|sensitivity|specificity|recall|precision|accuracy|errors?|false alarms?"
     r"|(?:true|false)[- _]?(?:positives?|negatives?)|positives?|negatives?|parity|calibration|records?)\b",

@@ -24,8 +24,8 @@ class CardProgram:
     """Minimise sum over features j of cost_j |real_j + shift - points_j| over feasible integer points.
 
     There is one shift for each column of which every record has exactly one level: the intercept of a card
-    absorbs it. A shift costs its absolute value over ``COST``, next to nothing, so that of equally near cards
-    the one with small shifts is chosen. Everything is in integers, so values are exact.
+    absorbs it. A shift costs next to nothing, its absolute value over ``COST``: among equally near cards, the
+    card with the smallest shifts is chosen. Everything is in integers, so values are exact.
 
     Attributes:
         columns: the columns of the card, in order.

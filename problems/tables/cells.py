@@ -141,7 +141,7 @@ def _numbers(values: Any, markers: Markers) -> Numbers:
 
 
 def _by_type(values: NDArray[Any], markers: Markers) -> Numbers:
-    """Parse Python objects, those of one type together."""
+    """Parse Python objects, all objects of one type together."""
     found = Numbers(np.full(len(values), np.nan), np.zeros(len(values), dtype=bool))
     for reader, rows in grouped(values, _reader_of):
         part = reader(values[rows], markers)

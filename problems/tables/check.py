@@ -60,7 +60,7 @@ class SchemaCheck:
 
     @property
     def verdict(self) -> str:
-        """Whether the schema accepts the rows, and a remedy if it does not or cannot read most cells."""
+        """Whether the schema accepts the rows; a remedy if it refuses them or cannot read most cells."""
         refused = [column for column in self.columns if column.refused]
         names = ", ".join(f"{column.name!r} ({column.refused:,} cells)" for column in refused)
         said = (

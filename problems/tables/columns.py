@@ -347,8 +347,8 @@ class Numeric(Number):
     def _thresholds(self) -> list[float]:
         """Return ``threshold`` of all grid points but the first.
 
-        The nearest double of a decimal of up to 15 digits prints as that decimal, and a division of doubles
-        yields it: so no threshold of such a grid has to be searched for.
+        The nearest double of a decimal of up to 15 digits prints as this decimal, and a division of doubles
+        yields the nearest double. So no threshold of such a grid has to be searched for.
         """
         first, last = (self.low + (k - Fraction(1, 2)) * self.step for k in (1, self.top))
         d = math.lcm(first.denominator, self.step.denominator)

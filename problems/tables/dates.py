@@ -114,7 +114,7 @@ class Date(Binned):
         return Fraction(number)
 
     @property
-    def markers(self) -> Markers:  # those of numbers: a date has none; ``days`` uses ``_own_markers``
+    def markers(self) -> Markers:  # of numbers: a date has no such markers; ``days`` uses ``_own_markers``
         return NO_MARKERS
 
     @cached_property

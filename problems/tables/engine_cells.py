@@ -1,6 +1,6 @@
 """Cells of a table in a SQL engine: each different cell of a column and the number of its records.
 
-A column is read by one query with GROUP BY. Cells are read as those of tables in memory (``cells``,
+A column is read by one query with GROUP BY. Cells are read as in tables in memory (``cells``,
 ``days``): numbers are the nearest doubles, text is compared and returned by its bytes, dates are days. Only
 SQLite, whose columns hold cells of any type, can have other cells in such columns; these are returned
 unchanged. ``expressions`` makes the codes of cells.
@@ -28,7 +28,7 @@ from privopt.problems.tables.parquet_files import fields, is_mixed
 from privopt.problems.tables.parquet_text import UNREADABLE_TEXT, answer
 from privopt.problems.tables.sources import check_encoding, decoded, ibis_library, unquoted
 
-# Turns the cells that a query returned into those of memory.
+# Turns the cells that a query returned into cells as tables in memory hold them.
 Decode = Callable[[Any], Any]
 # Makes the query for the different cells and their numbers, from expressions that tell cells apart.
 Count = Callable[[Mapping[str, Any]], Any]
@@ -160,7 +160,7 @@ def _texts(cells: Any) -> Any:
 
 
 def _days(cells: Any) -> Any:
-    """Return days from numbers YYYYMMDD, as the engine writes those of the years 1 to 9999."""
+    """Return days from numbers YYYYMMDD, as the engine writes days of the years 1 to 9999."""
     written = np.array(pc.fill_null(cells.cast(pa.int64()), 0), dtype=np.int64)
     year, month, day = written // YEAR, written % YEAR // 100, written % 100
     months = ((year - 1970) * 12 + np.maximum(month, 1) - 1).astype("datetime64[M]")

@@ -1,13 +1,13 @@
 """Persons of a table in a SQL engine: k places for each person, filled with its own records, as counts.
 
-Neighbours are those of ``persons``: tables that differ in one person with all of its records, the number of
-persons public. An engine keeps no order of rows, so the records of a person fill its places in an order that
-their contents decide: by a hash of the person's value, of the codes of features and label, and of a number
-that tells records of the person with the same codes apart; then by the codes. (Without that number, if a
-person has nine records of one kind and one of another, either kind would come first for half of the persons.)
-Records that tie have the same codes, and the number tells apart only records with the same codes, so it does
-not matter which of these comes first. What fills the places then depends on no order of rows or text that an
-engine has, and on the records of this person alone.
+Neighbours are defined as in ``persons``: tables that differ in one person with all of its records; the number
+of persons is public. An engine keeps no order of rows, so the records of a person fill its places in an order
+that their contents decide: by a hash of the person's value, of the codes of features and label, and of a
+number that tells records of the person with the same codes apart; then by the codes. (Without that number, if
+every person had nine records of one kind and one of another, either kind would come first for half of the
+persons.) Records that tie have the same codes, and the number tells apart only records with the same codes.
+So it does not matter which tied record comes first: what fills the places depends on the records of this
+person alone, and not on an engine's order of rows or text.
 
 The h records of a person, in this order, fill its k places in turn: record r, from 0, fills the places r,
 r + h, r + 2h, ... below k: floor((k - 1 - r) / h) + 1 places if r < k, else none. So every person counts k
@@ -15,13 +15,13 @@ times, and the counts of a table add up to k times the number of persons. The co
 differ in k records at most, because the other persons fill their places in the same way.
 
 Where each column is counted by itself, as for a schema, every person counts once in a column, with one of its
-cells there: the cells are put in order, and which of them counts depends on the person's value and on the
-number of its records. So the counts of a column add up to the number of persons, and those of neighbouring
+cells there: the cells are put in order, and which cell counts depends on the person's value and on the number
+of its records. So the counts of a column add up to the number of persons, and the counts in neighbouring
 tables differ in one person at most.
 
 A person is a value of a column: texts with different bytes, and different whole numbers, are different
 persons; all rows without a value are one person. If an engine takes two persons for one, they share k places,
-of which each of them changes k at most.
+and each of the two changes k places at most.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from privopt.problems.tables.values import Refused
 # Columns with more codes than this are refused.
 _MOST_CODES = 4096
 # Limits on numbers in memory, 8 bytes each: the features (or, in ``parts``, the keys) of all distinct
-# records, and the features of a block of them.
+# records, and the features of a block of distinct records.
 _MOST_NUMBERS, _BLOCK_NUMBERS = 1 << 26, 1 << 24
 
 

@@ -20,7 +20,7 @@ def enumerations(data: str, name: str | None = None) -> dict[str, Known]:
 
     Args:
         data, name: as for ``open_table``. If several database schemas have a table of this name, only columns
-            whose values agree in all of them are returned.
+            whose values agree in all of these tables are returned.
 
     Raises:
         InvalidInputError: a database or a table that cannot be opened.

@@ -1,7 +1,7 @@
-"""Codes of cells as expressions of a SQL engine, equal to those of ``Column.code`` for arrays.
+"""Codes of cells as expressions of a SQL engine, equal to the codes of ``Column.code`` for arrays.
 
 Numbers are doubles that are compared with thresholds, which are exact in every engine (integers over powers
-of two), so ties are decided as in memory. A value that a declaration refuses gets a code of its own.
+of two), so ties are decided as in memory. A value that a declaration refuses gets a separate code.
 """
 
 from __future__ import annotations
@@ -175,9 +175,9 @@ def _categories(column: Column) -> tuple[str | int, ...]:
 
 
 def with_type(value: Any, usual: str) -> Any:
-    """Return a column, cast to the type ``usual`` if its own type is that of NULL.
+    """Return a column, cast to the type ``usual`` if its own type is the type of NULL.
 
-    A column of a Parquet file has that type if all of its cells are missing. So a refusal of the type would
+    A column of a Parquet file has the type of NULL if all of its cells are missing. So refusing it would
     reveal something about cells, before anything is booked.
     """
     return value.cast(usual) if is_type_of_null(value.type()) else value
@@ -229,7 +229,7 @@ def _usual_type(column: Number | Categorical) -> str:
 
 
 def column_code(cell: Cell, column: Column) -> Any:
-    """Return the code of a cell: that of ``column.code``, or for a refused cell one beyond these."""
+    """Return the code of a cell: as ``column.code`` does, or for a refused cell a code after the column's."""
     plain, _ = plain_column(column)
     if cell.text and cell.engine == "duckdb" and holds_numbers(plain):
         return _code_of_text(cell, column)
@@ -420,7 +420,7 @@ def label_code(value: Any, classes: Sequence[Any], written: bool, engine: str) -
         engine: the name of the Ibis backend.
 
     Raises:
-        SchemaError, InvalidInputError: a type that labels cannot have, or another than that of the classes.
+        SchemaError, InvalidInputError: a type that labels cannot have, or a type other than the classes'.
     """
     is_text, own = isinstance(classes[0], str), len(classes)
     if not is_mixed(value.type()):

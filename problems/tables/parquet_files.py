@@ -31,7 +31,7 @@ _Types = Mapping[str, str]
 
 
 def is_mixed(kind: Any) -> bool:
-    """Return whether an Ibis type is that of a column whose files hold different kinds of cells."""
+    """Return whether an Ibis type is the type of a column whose files hold different kinds of cells."""
     return bool(kind.is_struct()) and set(kind.names) <= {TEXT, NUMBER, TIME, OTHER}
 
 
@@ -106,7 +106,7 @@ def _fields(name: str, types: Sequence[_Types]) -> dict[str, bool]:
 
 
 def _rounded(numbers: set[str]) -> bool:
-    """Return whether DuckDB's type for numbers of several types does not hold all of them as doubles do."""
+    """Return whether DuckDB's common type of several number types holds some numbers unlike a double."""
     if len(numbers) < 2:
         return False
     single = "FLOAT" in numbers and "DOUBLE" not in numbers

@@ -131,7 +131,7 @@ class DaskParts(Parts):
             ) from None
         except PrivOptError:  # a limit was reached; tasks return their errors
             raise
-        except Exception as error:  # its text may quote cells, as that of a file reader does
+        except Exception as error:  # its text may quote cells, as a file reader's error does
             lost = type(error).__name__
         if lost:  # outside the handler, so that the error has no context that quotes cells
             raise LostPartsError(

@@ -21,7 +21,7 @@ from privopt.problems.tables.missing import plain_column
 from privopt.problems.tables.schema import Schema
 from privopt.problems.tables.values import plain
 
-# Prior weights: with more than _MOST_QUESTIONS questions about a column, each of them weighs less than 1, so
+# Prior weights: with more than _MOST_QUESTIONS questions about a column, each question weighs less than 1, so
 # that the column weighs as much as _MOST_QUESTIONS. Weights are rounded to quarters, at least one quarter.
 _MOST_QUESTIONS, _PARTS = 7, 4
 

@@ -171,7 +171,7 @@ def _takes_several_blocks(key: Key, needs: set[Key]) -> bool:
 
 
 def _tasks(graph: Mapping[Key, Any]) -> Iterator[tuple[Key, Any]]:
-    """Yield the tasks of a graph, also those that are fused into other tasks or are arguments of them."""
+    """Yield the tasks of a graph, also tasks that are fused into other tasks or are arguments of tasks."""
     for key, task in graph.items():
         yield key, task
         for part in getattr(task, "args", ()):

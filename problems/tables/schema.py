@@ -118,7 +118,7 @@ class Schema:
 
     Args:
         columns: the declarations; names are distinct.
-        intercept: whether a feature that is always 1 follows the others.
+        intercept: whether a feature that is always 1 follows the other features.
         rules: constraints on the points of columns by name, see ``PointRule``; in files the keys
             ``monotone`` and ``points`` of a column.
         constraints: further constraints on the points of cards, as text ("any of age, income", see
@@ -215,7 +215,7 @@ class Schema:
 
     @property
     def text_columns(self) -> list[str]:
-        """The columns to read from files as text ("01" stays "01"): all declared ones and that of persons."""
+        """The columns to read from files as text ("01" stays "01"): declared ones and the persons' column."""
         return [*(column.name for column in self.columns), *([] if self.person is None else [self.person])]
 
     @cached_property
@@ -428,7 +428,7 @@ class Schema:
         Args:
             table: a data frame, a mapping of columns, or an Ibis table.
             epsilon: > 0, of this release.
-            options: those of ``learn_schema``: ``delta``, ``types``, ``declared``, ``leave_out``, ``cuts``,
+            options: as for ``learn_schema``: ``delta``, ``types``, ``declared``, ``leave_out``, ``cuts``,
                 ``na_values``, ``ledger``, ``person``.
 
         Returns:
@@ -436,7 +436,7 @@ class Schema:
 
         Raises:
             SchemaError: privopt is not installed as a package, or incompletely.
-            PrivOptError: those of ``learn_schema``.
+            PrivOptError: as for ``learn_schema``.
         """
         learners = [entry for entry in entries(LEARNERS) if entry.name == "privopt"]
         if not learners:

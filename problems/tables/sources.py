@@ -27,7 +27,7 @@ def is_engine_table(table: object) -> bool:
 
 
 def is_type_of_null(kind: Any) -> bool:
-    """Return whether an Ibis type holds NULL alone; that of DuckDB is known to Ibis by its name only."""
+    """Return whether an Ibis type holds NULL alone; Ibis knows DuckDB's type of NULL by its name only."""
     return kind.is_null() or (kind.is_unknown() and str(getattr(kind, "raw_type", "")) == '"NULL"')
 
 
@@ -135,7 +135,7 @@ def is_denied(error: BaseException | None) -> bool:
 def check_encoding(table: Any) -> None:
     """Raise InvalidInputError for a table of a SQLite database in UTF-16; no record is read.
 
-    Text is compared and ordered by its bytes, which are those of UTF-8 in every other engine.
+    Text is compared and ordered by its bytes, and in every other engine these are UTF-8.
     """
     backend = table.get_backend()
     if backend.name != "sqlite":

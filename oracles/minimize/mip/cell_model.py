@@ -273,7 +273,7 @@ class _Draw:
             self.search.offer_found(self.model.regions.point(k, levels))
 
     def _mask(self, k: int) -> NDArray[np.bool_]:
-        """Return the columns that may be nonzero: those of ``_allowed_by`` whose levels were not dropped."""
+        """Return the columns that may be nonzero: ``_allowed_by`` without the columns of dropped levels."""
         mask = self._allowed_by(k)
         for j, coordinate in enumerate(self.model.regions.shape.coordinate.tolist()):
             level = self.model.columns.level[coordinate]

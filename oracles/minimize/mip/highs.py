@@ -39,7 +39,7 @@ HIGHSPY = Library("highspy", "highspy", "highspy")
 
 @dataclass(frozen=True)
 class HighsOracle(MipOracle):
-    """Minimiser by HiGHS. Its proofs are in floating point, as those of ``PulpOracle``.
+    """Minimiser by HiGHS. Its proofs are in floating point, like the proofs of ``PulpOracle``.
 
     Time limits, cancellation, Ctrl-C and progress work while the solver runs.
 

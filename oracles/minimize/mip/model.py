@@ -73,8 +73,8 @@ class MipModel:
 
     Columns are numbered in the order of the calls of ``add``; constraints, costs and answers use these
     numbers. For any costs there is an optimal point that is integral in *all* columns: the integer columns
-    determine the best values of the others, and these values are integers. So a pure integer solver may treat
-    every column as integer.
+    determine the best values of the other columns, and these values are integers. So a pure integer solver
+    may treat every column as integer.
 
     Attributes:
         low, high: bounds of each column.

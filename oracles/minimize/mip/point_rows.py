@@ -117,7 +117,7 @@ class PointRows:
     def _(self, known: OtherColumns) -> None:
         missing = [self._use(c) for c in self.columns if c.name in known.columns]
         new = [self._difference(c) for c in self.columns if c.name not in known.columns]
-        # sum of (1 - used) over the known columns + sum of differences of the others >= 1
+        # sum of (1 - used) over the known columns + sum of differences of the other columns >= 1
         signs = [-1] * len(missing) + [1] * len(new)
         self.model.constrain([*missing, *new], signs, ">=", 1 - len(missing))
 

@@ -34,7 +34,7 @@ PYSCIPOPT = Library("pyscipopt", "PySCIPOpt", "'privopt[scip]'")
 
 @dataclass(frozen=True)
 class ScipOracle(MipOracle):
-    """Minimiser by SCIP. Its proofs are in floating point, as those of ``PulpOracle``.
+    """Minimiser by SCIP. Its proofs are in floating point, like the proofs of ``PulpOracle``.
 
     Time limits, cancellation, Ctrl-C and progress work while the solver runs.
 

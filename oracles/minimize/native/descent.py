@@ -1,4 +1,4 @@
-"""Block coordinate descent, a heuristic for good points: each block in turn is optimised given the others."""
+"""Block coordinate descent, a heuristic for good points: it optimises each block given the other blocks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _improve_blocks(
 def _improve(
     shape: Shape, region: Region, x: IntArray, sums: IntArray, costs: IntArray, block: IntArray
 ) -> Any:
-    """Optimise the variables of one block given the others; return whether this decreased the value."""
+    """Optimise one block of variables given all other variables; return whether the value decreased."""
     _move(shape, x, sums, block, np.int64(-1))
     norm = last_table(shape, region, shape.cells)[sums[shape.cells] : region.width[0]]
     before, square = 0, 0

@@ -50,7 +50,7 @@ class State(Record):
     constant: IntArray  # (m + 1,)
     square: IntArray  # (m + 1,) sum of squares of the fixed variables
     norm: IntArray  # (S,)
-    level: IntArray  # (k,) levels of the fixed variables, and of the others the best levels in the last pass
+    level: IntArray  # (k,) levels of fixed variables; for other variables the best levels in the last pass
     child: NDArray[np.int64]  # (m + 1, B) levels, best first
     child_bound: NDArray[np.int64]  # (m + 1, B)
     child_count: IntArray  # (m + 1,)

@@ -1,6 +1,6 @@
 """Native exact minimiser for scorecards, by cells, dual bounds and a tree search, in integer arithmetic.
 
-All weight vectors of the few numeric columns are enumerated. For each of them, the problem over the indicator
+All weight vectors of the few numeric columns are enumerated. For each vector, the problem over the indicator
 weights is a *region*: a small sum of tables (``regions``). Regions are queued by lower bound (best-first
 branch and bound). When a region is first taken from the queue, its bound is improved (``bounds``). When it is
 taken again, a tree search follows (``search``, or ``nested``). The minimiser stops when every region is

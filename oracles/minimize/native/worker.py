@@ -48,7 +48,7 @@ _LEAST_GAIN = UNIT // 4  # passes end when one raises the bound by less than thi
 _PART_NODES = 500  # nodes of a trie before its open nodes return to the queue
 _DESCENTS, _MORE_DESCENTS = 64, 4  # descents before the first search of a trie, and before later searches
 _MOMENT = 0.05  # seconds of search between two checks of the clock
-_COMPILING = threading.Lock()  # one thread compiles and logs a line; the others wait
+_COMPILING = threading.Lock()  # one thread compiles and logs a line; other threads wait
 _NOTHING_IS_PRUNED = UNIT * 4 + 1  # above the value of every point of the tiny region, with its three records
 
 

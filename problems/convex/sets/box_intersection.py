@@ -21,8 +21,9 @@ class BoxIntersection(ConvexSet):
     """A box cut by an l1 ball, an l2 ball or a simplex.
 
     A single constraint couples the coordinates, so every quantity is a function of the multiplier of that
-    constraint. Radius and diameter are the smaller of those of the two sets. These are upper bounds, which is
-    enough for step sizes. With an l2 ball the radius is exact, because the norm is continuous on the box.
+    constraint. The radius is the smaller radius of the two sets, the diameter the smaller diameter. These are
+    upper bounds, which is enough for step sizes. With an l2 ball the radius is exact, because the norm is
+    continuous on the box.
 
     Attributes:
         box: the box; with a simplex, restricted to coordinates >= 0.
@@ -134,9 +135,9 @@ class BoxIntersection(ConvexSet):
 def scaled_into(box: Box, x: Vector, size: float) -> tuple[Vector, float]:
     """Return the point clip(s x) of the box with l2 norm ``size``, and s >= 0.
 
-    The norm grows with s, from that of the box's point nearest to 0 to that of its corner in direction x;
-    ``size`` must lie between the two. Between breakpoints, where a coordinate reaches a bound, the solution
-    is in closed form.
+    The norm grows with s, from the norm of the box's point nearest to 0 to the norm of the box's corner in
+    direction x; ``size`` must lie between these two norms. Between breakpoints, where a coordinate
+    reaches a bound, the solution is in closed form.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         knots = np.concatenate([box.low / x, box.high / x])

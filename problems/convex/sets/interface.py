@@ -37,8 +37,8 @@ class ConvexSet(ABC):
 
     dimension: int
     centrally_symmetric: bool = False
-    # Whether C contains, with each of its points, all points whose coordinates lie between those of this
-    # point and 0.
+    # Whether C contains, with each of its points w, all points whose coordinates lie between 0 and the
+    # coordinates of w.
     shrinkable: bool = False
 
     @property

@@ -26,8 +26,8 @@ from privopt.problems.errors import InfeasibleDomainError, InvalidInputError
 class Polytope(ConvexSet):
     """Polytope {A w <= b, low <= w <= high}: A of shape (m, p), b (m,), low and high (p,), all finite.
 
-    The box keeps the set bounded. The exact radius and diameter are hard to compute; those of the box, which
-    are upper bounds, are returned instead, and suffice for step sizes.
+    The box keeps the set bounded. The exact radius and diameter are hard to compute. The radius and diameter
+    of the box are returned instead; they are upper bounds, which suffice for step sizes.
     """
 
     A: Vector
