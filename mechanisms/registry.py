@@ -297,7 +297,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 class Mechanisms(Mapping[str, type[Any]]):
-    """Mechanisms of some families by name: first built-in ones, then those of other installed packages."""
+    """Mechanisms of some families by name: first built-in ones, then mechanisms of other packages."""
 
     def __init__(self, *families: Family) -> None:
         self.families = families

@@ -65,8 +65,8 @@ def _far_label() -> AuditedClaim:
     plan = ClippedNewton.plan(2, 1, PLAIN_SQUARES, epsilon=0.5, delta=_DELTA, steps=1)
 
     def law(one: ClippedNewton, records: tuple[float, ...]) -> Floats:
-        # Whatever the metric, the intercept is normal; in units in which its standard deviation is that of
-        # the noise, its mean is half of the clipping norm.
+        # Whatever the metric, the intercept is normal. In units in which its standard deviation equals the
+        # standard deviation of the noise, its mean is half of the clipping norm.
         mean = math.copysign(one.clip_of(1, one.loss) / 2, records[1])
         return _coin(float(special.ndtr(mean / one.step_noise.sigma)))
 

@@ -1,7 +1,7 @@
 """Audits of the moments of the columns of a schema, and of the units of numbers, which are released first.
 
 Both releases are Gaussian, so the log ratio of their densities on two neighbouring tables is Gaussian, and no
-other function of them distinguishes the tables better. Three pairs attain the sensitivity: records at
+other function of a release distinguishes the tables better. Three pairs attain the sensitivity: records at
 opposite ends of the range of a number, which no unit moves; records of one label with different levels; and
 records that differ in their label alone.
 
@@ -206,8 +206,8 @@ def column_claims() -> tuple[AuditedClaim, ...]:
     """Return claims of moments of columns: of a number with its unit, of levels, of a label.
 
     Faults of mutants: the units of numbers are not charged to the budget, or have nearly no noise; the
-    sensitivity is that of a record that is left out; it ignores x x', or the mean label, with a larger
-    weight.
+    sensitivity is computed for leaving a record out, not for replacing it; or the sensitivity ignores x x' or
+    the mean label, which then has a larger weight.
     """
     low, high = ((0.0,), 1.0), ((1.0,), 1.0)
     upper = _RECORDS // 4

@@ -1,8 +1,8 @@
 """Audit of the histogram of scores by class: one record, moved to another bin and another class.
 
 The record changes two counts, and the outcome says which of the two exceed 0. This depends on the signs of
-the noise, so the four outcomes have a closed-form law, and the worst of them attains epsilon. Both counts are
-needed to reject a mechanism that pays for one of them only.
+the noise, so the four outcomes have a closed-form law, and the worst outcome attains epsilon. Both counts are
+needed to reject a mechanism that pays for one count only.
 
 Neighbours: replace-one, the number of records public.
 """

@@ -5,8 +5,9 @@
 - OPDisc and RSPM on a parity: symmetry leaves one probability, a power of a tail;
 - OPDisc and RSPM with noise in one or two dimensions: the Gaussian or Laplace measure of a polygon.
 
-The laws are those of real noise. The release rounds noise terms to multiples of 2^-20 of a loss, which
-changes a probability by about that much; calibration accounts for it, and audits compare on coarser scales.
+The laws are for noise that is not rounded. The release rounds noise terms to multiples of 2^-20 of a loss,
+which changes a probability by about 2^-20; calibration accounts for this rounding, and audits compare on
+coarser scales.
 """
 
 from __future__ import annotations

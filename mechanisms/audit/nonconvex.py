@@ -95,7 +95,7 @@ class _Tilt(Loss):
 class _FirstTest:
     """Sampler of the bin of the first noisy gradient, or of the first noisy Hessian.
 
-    If no Hessian was released, the outcome is a bin of its own. A Hessian of one dimension is its own
+    If no Hessian was released, the outcome is a separate bin. A Hessian of one dimension is its own
     eigenvalue; DP-GD-SO computes the least (u - w)^2 H.
     """
 

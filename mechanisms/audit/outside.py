@@ -45,7 +45,7 @@ Planner = Callable[[float], Any]
 
 _EPSILON, _DELTA = 1.0, 0.03
 _LOUDER = 8.0
-# Runs from which bins are made, half of them on each data set, before those that are audited.
+# Runs from which bins are made before the audited runs; half are on each data set.
 _PILOT = 400
 _BINS = 32
 _FAR = 1e9

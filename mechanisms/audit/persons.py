@@ -3,12 +3,13 @@
 A person has nine positive records with a score above 0, or one negative record below; another person has k
 negative records above 0. The first person fills k places, which move from one cell to another, and the
 histogram has noise for epsilon / k. The outcome says of three counts whether each is on the side of the first
-table: the two of these cells, and that of the other person, which moves only if the other person's places
-depend on the first person's records. Each side attains exp(k rate), so the worst outcome attains epsilon.
+table: the counts of these two cells, and the count of the other person's cell, which moves only if the other
+person's places depend on the first person's records. Each side attains exp(k rate), so the worst outcome
+attains epsilon.
 
 If k is learned, one person in ten may have more records than k. Of the persons 19 have 40 records, one has
-two and the others one; on the neighbour one of the others has 40, too. So the distance d(k) of
-``RecordsPlan`` rises from 0 to 1 at k = 1, and falls from 1 to 0 at every k above 2.
+two, and all others have one; on the neighbour a person with one record has 40 instead. So the distance d(k)
+of ``RecordsPlan`` rises from 0 to 1 at k = 1, and falls from 1 to 0 at every k above 2.
 
 Neighbours: one person with all of its records, the number of persons public.
 """

@@ -1,7 +1,7 @@
 """Registry of audits: every mechanism of the package, with mutants that the audit must reject.
 
 The data sets and parameters were chosen with the exact laws: the true epsilon of the mechanism is as close to
-its claim as is known for one pair of neighbours, and that of the mutant is well above.
+its claim as is known for one pair of neighbours, and the true epsilon of a mutant is well above the claim.
 
 Neighbours: replace-one, the number of records public.
 """

@@ -59,7 +59,7 @@ def sums_law(plan: SumsPlan, held: Ints, least: Ints) -> Floats:
 
 
 def likelihood_groups(first: Floats, second: Floats) -> Ints:
-    """Return a group for each outcome: the largest likelihood ratio alone, the others in equal parts."""
+    """Return a group for each outcome: the largest likelihood ratio alone, the rest in equal parts."""
     order = np.argsort(np.log(first) - np.log(second), kind="stable")
     below = np.cumsum(first[order]) - first[order]
     groups = np.empty(len(first), dtype=np.int64)

@@ -1,9 +1,9 @@
 """Audits of learned schemas: cuts of numbers, categories of text, and the vote on a type.
 
-- Cuts: in every column three records hold the number c, and half of the others a number far below or far
-  above it. One more record holds numbers below all others, or above all others on the neighbour. Cuts up to c
-  and cuts beyond c have about the same score, and the replaced record moves the two scores by 1, in opposite
-  directions. The outcome is the number of columns that are cut beyond c.
+- Cuts: in every column three records hold the number c; half of the other records hold a number far below c,
+  and half a number far above c. One more record holds numbers below all others, or above all others on the
+  neighbour. Cuts up to c and cuts beyond c have about the same score, and the replaced record moves the two
+  scores by 1, in opposite directions. The outcome is the number of columns that are cut beyond c.
 - Categories: a record moves from a category somewhat above the threshold to one below; or it is the only
   record of its category.
 - Vote: a cell is a number, or text on the neighbour, and decides which type has the majority.
@@ -76,7 +76,7 @@ def _cut_laws(plan: SchemaPlan) -> tuple[tuple[float, ...], tuple[float, ...]]:
     sides, n = masses(ends[:-1], ends[1:]), plan.n_records
     half = (n - 1 - _MIDDLE) // 2
     laws = []
-    for moved in (1, 0):  # is the record below all cuts between the others?
+    for moved in (1, 0):  # is the record below all cuts between the other records?
         below = np.array([0, half + moved, half + moved + _MIDDLE, n - 1 + moved])
         columns = []
         for column in plan.columns:

@@ -4,8 +4,9 @@ Under Huber's loss with a small threshold the gradient of a record is +-G for al
 sensitivity is used, and the weights of the model are Gaussian. There is a pair of neighbours for each of the
 two releases behind a seeded scorecard, and one for both:
 
-- a record with a feature of its own, among many that fix the weight of another feature: the points of the
-  first feature reveal its weight in units of the other, and there is no choice to make;
+- a record with a feature that no other record has, among many records that fix the weight of another
+  feature: the points of the first feature reveal its weight in units of the second feature's weight, and
+  there is no choice to make;
 - a record with only the constant, which two candidate cards classify differently: the choice between these
   cards does not depend on the model;
 - a single record, about which the sign of a weight reveals as much as the threshold chosen for it: the model
@@ -156,7 +157,7 @@ class MeansSampler:
 
     Attributes:
         plan: the mechanism.
-        value: the number of the replaced record, 0 or 1; of the others one has 0 and one has 1.
+        value: the number of the replaced record, 0 or 1; the two other records have 0 and 1.
     """
 
     plan: NumberMeans
@@ -206,7 +207,7 @@ class CountSampler:
 
     Attributes:
         plan: the mechanism.
-        label: the label of the replaced record, 0 or 1; half of the others are positive.
+        label: the label of the replaced record, 0 or 1; half of the other records are positive.
     """
 
     plan: PrevalencePlan

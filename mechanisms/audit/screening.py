@@ -1,11 +1,11 @@
-"""Audit of screened features and columns: a record that raises the score of one, or of all others.
+"""Audit of screened features and columns: a record that raises one score, or all others.
 
 Two records have the label 1 and a one in the first feature; the last has the label 1, and a one in the first
 feature or in all others; the rest have the label -1 and no ones. So the last record moves n times the
 covariance of every feature by nearly 2, the sensitivity. All features but one are drawn, and the outcome is
-whether the first is the one left out: this probability is a product over the draws. The claim is that of the
-draws alone, the first of two adaptive releases. For columns of a schema the ones are levels, and labels count
-as 1 and 0.
+whether the first is the one left out: this probability is a product over the draws. The claim is for
+the draws alone, the first of two adaptive releases. For columns of a schema the ones are levels, and labels
+count as 1 and 0.
 
 Neighbours: replace-one, the number of records public.
 """

@@ -2,9 +2,9 @@
 
 A data set is one held-out record, which every model scores 1, or 0 on the neighbour. So all runs have the
 same law, and the released number is the largest of K draws: P[largest <= t] = f(P[one <= t]) with f the
-generating function of K. The outcome says where it lies relative to two edges. Below both, all runs are low,
-so the privacy loss of a grid is that of one run times the number of candidates; between them a run is rare,
-and so are runs that displace it.
+generating function of K. The outcome says where the released number lies relative to two edges. Below both
+edges all runs are low, so the privacy loss of a grid is the loss of one run times the number of candidates;
+between the edges a run is rare, and so are runs that displace it.
 
 Neighbours: replace-one, the number of records public.
 """

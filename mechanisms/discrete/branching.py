@@ -31,9 +31,9 @@ _FEW_PREDICATES = 60
 class BranchingPlan:
     """The plan of a tree or a rule list, made without data.
 
-    Privacy: that of the exponential mechanism, whose plan is ``choice``: the prior is the uniform
-    distribution on the lattice, in which a predicate of weight k is represented by k values. Prior and levels
-    are fixed before data are read.
+    Privacy: as for the exponential mechanism, whose plan is ``choice``. The prior is the uniform distribution
+    on the lattice, in which a predicate of weight k is represented by k values. Prior and levels are fixed
+    before data are read.
 
     Attributes:
         levels: the largest number of predicates in a prediction.
@@ -119,9 +119,9 @@ class BranchingPlan:
 
         Let q be the prior mass of all models that predict like a given model of one predicate. It is at least
         the product of 1 / values for the predicate, 1/2 for each decision to split or to stop, and 1 /
-        (classes (classes - 1)) for the two different labels. Of all laws, that of the draw has the least sum
-        of the mean of beta L and the divergence from the prior, so its mean of L is at most L of the given
-        model plus log(1/q) / beta.
+        (classes (classes - 1)) for the two different labels. Of all laws, the law of the draw has the least
+        sum of the mean of beta L and the divergence from the prior. So the mean of L over draws is at most L
+        of the given model plus log(1/q) / beta.
         """
         rare = math.log(8 * self.costs.classes * (self.costs.classes - 1) * self.values)
         largest = check_count(n_records, "n_records") * self.choice.loss_bound / 2

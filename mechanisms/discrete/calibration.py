@@ -106,7 +106,7 @@ def calibrate_opdisc(
         loss_difference: change of L(w) - L(v) for one record at |w - v| = tau: 2 for losses in
             [0, 1], 2 G tau for G-Lipschitz losses.
         slack: error of a difference of objectives from rounding the noise terms.
-        calibration: "sound", or "printed" for that of the source paper, which is refuted.
+        calibration: "sound", or "printed" for the calibration of the source paper, which is refuted.
 
     Raises:
         PrivacyParameterError: a parameter outside its range.

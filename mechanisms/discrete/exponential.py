@@ -75,8 +75,8 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
 
     @property
     def excess(self) -> float:
-        """The bound log |W| / beta: the entropy of the draw is at most log |W|, and that of a single point is
-        0.
+        """The bound log |W| / beta: the entropy of the draw is at most log |W|, and the entropy of a single
+        point is 0.
         """
         return math.log(self.lattice.box_size) / self.beta
 

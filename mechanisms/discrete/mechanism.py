@@ -118,7 +118,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """Calibrate to public facts. Mechanisms that are pure take ``delta`` and do not use it.
 
         ``loss_bound`` is the largest loss of one record, for types whose problems differ in it (by public
-        costs, say); None: that of the type.
+        costs, say); None: the bound of the type.
 
         Raises:
             PrivacyParameterError: epsilon not finite and > 0, delta outside (0, 1) (0 is allowed for pure
@@ -170,7 +170,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         return None
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal | None:
-        """Compare the expected excess loss with that of a constant, half of what n records can lose.
+        """Compare the expected excess loss with the loss of a constant, half of what n records can lose.
 
         None: the expected excess loss is unknown.
         """

@@ -80,7 +80,7 @@ class OPSamp:
             epsilon, delta: the target.
             alpha: the gap, in numbers of errors, up to which answers are accepted; >= 0.
             rate, draws: as for ``TiltedMean.plan``.
-            loss_bound: the largest loss of one record; by default that of the type.
+            loss_bound: the largest loss of one record; by default the largest of the type.
 
         Raises:
             PrivacyParameterError: a parameter out of range.

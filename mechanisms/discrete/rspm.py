@@ -90,9 +90,9 @@ class LaplaceRSPM(GaussianRSPM):
     """RSPM with Laplace weights of scale 2 B m / epsilon, B the largest loss of a record.
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Moving m weights by 2 B toward the winner, those of the separators next to it in every coordinate,
-    keeps it the winner on any neighbour, and costs a density ratio of at most exp(2 B m / scale) whichever
-    the winner is; no bad set is needed.
+    public. Take the m weights of the separators next to the winner in every coordinate. Moving these weights
+    by 2 B toward the winner keeps it the winner on any neighbour, and costs a density ratio of at most
+    exp(2 B m / scale) whichever the winner is; no bad set is needed.
 
     Source: Neel, Roth and Wu (2018), Theorem 7.
     """

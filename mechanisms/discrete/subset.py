@@ -28,7 +28,7 @@ from privopt.problems.errors import InvalidInputError
 class SubsetPlan:
     """One draw of s of p columns by the exponential mechanism with the restricted squared loss.
 
-    Privacy: that of ``choice``, epsilon-differential privacy (pure), neighbours by replacing one record; n, p
+    Privacy: as for ``choice``, epsilon-differential privacy (pure), neighbours by replacing one record; n, p
     and the bounds are public. Running time, and whether a draw stayed within its limits, are outside the
     guarantee.
 
@@ -60,8 +60,8 @@ class SubsetPlan:
         return self.choice.lattice
 
     def noise_to_signal(self, n_records: int) -> NoiseToSignal:
-        """Compare a bound on the squared loss that a draw is expected to add with a bound on that of zero
-        weights.
+        """Compare a bound on the squared loss that a draw is expected to add with a bound on the squared loss
+        of zero weights.
 
         Losses of subsets lie between 0 and n label^2. The best of N subsets has a probability of at most 1 /
         (1 + (N - 1) exp(-beta n label^2)), which is N / (2 N - 1) where the two bounds are equal.

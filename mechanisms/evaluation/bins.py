@@ -37,7 +37,7 @@ class ScoreBins:
     """Bins of the real line, closed on the right: (-inf, e0], (e0, e1], ..., (e_last, inf).
 
     Attributes:
-        edges: finite and increasing; 0 is one of them, as scores above 0 predict the positive class.
+        edges: finite and increasing; one edge is 0, as scores above 0 predict the positive class.
     """
 
     edges: tuple[float, ...]

@@ -10,7 +10,7 @@ is corrected for the fourth cumulant of the noise, which has heavier tails than 
 (Cornish and Fisher 1938).
 
 If noise hides the denominator of a ratio, the interval is wide, up to [0, 1], but always valid (Fieller
-1954). Without noise, the interval of a share is that of Wilson (1927).
+1954). Without noise, the interval of a share is the interval of Wilson (1927).
 
 With target "table" an interval is about the records at hand; with target "population" it is about the
 distribution from which the records are independent draws.
@@ -172,8 +172,8 @@ class Intervals:
         plus half of the share with i = j. The statistic is T(theta) = N1' (K - theta) N0, where N1 and N0 are
         the counts of positives and negatives by bin, and K_ij is 1 for i > j, 1/2 for i = j and 0 for i < j.
 
-        The sampling variance is the larger one of DeLong's, which is 0 if the classes seem separated, and
-        that of Hanley and McNeil (1982) at theta.
+        The sampling variance is the larger of two estimates: DeLong's, which is 0 if the classes seem
+        separated, and Hanley and McNeil's (1982) at theta.
 
         Args:
             value: the estimate, which the interval contains.
@@ -217,7 +217,7 @@ class Intervals:
         return float(np.sum(values[cells] ** 2)) - total**2 / size, total - total * k / size
 
     def _square(self, cells: NDArray[np.bool_]) -> float:
-        """Return the noise variance of the sum of N over some cells, in units of that of one count."""
+        """Return the noise variance of the sum of N over some cells, in units of one count's variance."""
         k = float(cells.sum())
         return k - k * k / cells.size
 

@@ -69,8 +69,8 @@ class LeafPlan:
 
     Privacy: epsilon-differential privacy (pure), for data sets that differ by replacing one record; the
     number of records and the released tree are public. A replaced record lowers one count by 1 and raises
-    another by 1, or changes none: at most 2 in l1, whatever the number of classes. The noise is that of
-    ``HistogramPlan``.
+    another by 1, or changes none: at most 2 in l1, whatever the number of classes. The noise is the same as
+    in ``HistogramPlan``.
     """
 
     name: ClassVar[str] = "leaf-histogram"

@@ -136,7 +136,7 @@ class Evaluation:
     def roc(self) -> pd.DataFrame:
         """The ROC curve, with a point for each threshold between bins.
 
-        The curve is made monotone by isotonic regression; the intervals are those of the rates before.
+        The curve is made monotone by isotonic regression; the intervals are computed before this regression.
         """
         about, size = self._intervals, self.histogram.bins.size
         bins = np.arange(size)[:, None]
@@ -160,8 +160,8 @@ class Evaluation:
     def calibration(self) -> pd.DataFrame:
         """Observed and predicted risk by score; neighbouring bins are merged until noise is small.
 
-        Columns: above and up_to, the range of scores (nan at the ends); share, that of the records; predicted
-        (nan for models without risks); observed, with its interval low, high.
+        Columns: above and up_to, the range of scores (nan at the ends); share, the share of records;
+        predicted (nan for models without risks); observed, with its interval low, high.
         """
         about = self._intervals
         rows = []
@@ -223,7 +223,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Cells of a histogram as masks, shape (bins, 2): those of positives, and those predicted positive."""
+    """Masks of cells of a histogram, shape (bins, 2): cells of positives, and cells predicted positive."""
 
     positive: NDArray[np.bool_]
     predicted: NDArray[np.bool_]

@@ -1,11 +1,12 @@
 """Metrics of a regression, computed from noisy sums of residuals and labels (post-processing).
 
 As in ``intervals``, an interval consists of all theta with T(theta)^2 <= z^2 V(theta), for a statistic
-T(theta) whose expectation is 0 if theta is true. The variance V of T includes that of the noise, which is
-known exactly, and for the target "population" the sampling variance, which is estimated from the released
-fourth moments. As noise may hide these moments, sampling variances are taken to be at least those of normal
-labels and predictions of a calibrated model: Var e^2 = 2 m^2 and Var |e| = (1 - 2 / pi) m, where e is the
-residual and m = mean e^2; for R^2 see ``_ratio_sampling``. The numbers e and t are those of ``residuals``.
+T(theta) whose expectation is 0 if theta is true. The variance V of T includes the variance of the noise,
+which is known exactly, and for the target "population" the sampling variance, which is estimated from the
+released fourth moments. As noise may hide these moments, sampling variances are taken to be at least as large
+as for normal labels and predictions of a calibrated model: Var e^2 = 2 m^2 and Var |e| = (1 - 2 / pi) m,
+where e is the residual and m = mean e^2; for R^2 see ``_ratio_sampling``. The numbers e and t are defined in
+``residuals``.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ class ClippedNewton(UnboundedFit):
     3. T steps: every transformed gradient is clipped to a fixed norm in units of the labels' scale, so that
        only the sign of a large residual counts, as in Huber regression; the mean has Gaussian noise.
 
-    No bounds are declared. Where the noise of labels is symmetric, the model estimates that of least squares;
-    where it is skewed, predictions lie between the median and the mean.
+    No bounds are declared. Where the noise of labels is symmetric, the weights estimate the least-squares
+    weights; where the noise is skewed, predictions lie between the median and the mean.
 
     Privacy: mu-GDP, stated as (epsilon, delta), for all records without bounds; neighbours by replacing one
     record, n and the classes public. All steps are adaptive Gaussian releases, whose squared levels add up.
@@ -127,7 +127,7 @@ class ClippedNewton(UnboundedFit):
 
     @property
     def noise(self) -> dict[str, float]:
-        """Public parameters of the noise; sigma is that of the mean gradient."""
+        """Public parameters of the noise; sigma is for the mean gradient."""
         counts = {} if self.search is None else {"counts_sigma": self.search.counts.sigma}
         return {
             "sigma": self.step_noise.sigma,

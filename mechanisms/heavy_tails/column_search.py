@@ -19,8 +19,8 @@ Floats = NDArray[np.float64]
 # Halving steps on the public grids below: for centres, for scales, for lengths.
 CENTRE_ROUNDS, SCALE_ROUNDS, LENGTH_ROUNDS = 16, 9, 6
 # If all but about a fraction ``share`` of the distances are 0, the search for a scale may end at any value
-# below the others. So a column is rejected if too few distances lie between half of its scale and eight times
-# its scale, by three noisy counts.
+# below the other distances. So a column is rejected if too few distances lie between half of its scale and
+# eight times its scale, by three noisy counts.
 _CHECKS, _NEAR, _TOO_FEW = 3, (0.5, 8.0), 0.5
 # Probability that noise misleads a search for a scale where no distance is beyond a threshold.
 _LOST = 1e-3

@@ -112,7 +112,7 @@ class RobustDescent(SteppedMechanism):
 
         Records are not bounded, but the robust mean of a coordinate is. In directions of curvature L a step
         of size 1 / L replaces the iterate, and with less curvature earlier noise stays in it. So the noise of
-        the last iterate is at least that of one step; nothing averages it over the steps.
+        the last iterate is at least the noise of one step; no averaging over the steps reduces it.
         """
         sigma, largest = self._coordinate
         return NoiseToSignal(math.sqrt(self.facts.dimension) * sigma, largest, "mean gradient")

@@ -24,7 +24,7 @@ class FreshCopies:
     """An estimator, pickled before it sees data and unpickled anew for every call.
 
     A copy includes what the estimator holds: attributes, fitted models, generators, variables of closures.
-    Its state is that of the estimator at the call of ``of``, and it is discarded after its answer. The global
+    It has the state of the estimator at the call of ``of``, and is discarded after its answer. The global
     random states of Python and NumPy, which many estimators use, are seeded for each call and restored.
 
     A copy cannot include what lies outside the estimator: variables and default arguments of an imported

@@ -31,8 +31,8 @@ class RobustMean(TableMechanism):
     record, n public. The bound ``moment`` is needed for accuracy alone.
 
     Source: Catoni and Giulini (2017); Holland (2019); Wang, Xiao, Devadas and Xu (2020), Theorem 6. Different
-    here: the scale takes the noise into account (``SoftTruncation.balanced``), and the noise is that of one
-    Gaussian release, which is less than their zCDP accounting needs.
+    here: the scale takes the noise into account (``SoftTruncation.balanced``), and the noise is calibrated
+    for one Gaussian release, which is less noise than their zCDP accounting needs.
 
     Attributes:
         n_records: number of records.

@@ -46,19 +46,19 @@ class SampleAggregate(SubsetMechanism):
     verifies.
 
     *Proof.* One record changes one estimate. An unchanged i has r'_i(t) <= r_i(t + 1). Of the q smallest
-    r_i(t + 1) at most one belongs to the changed estimate. Let r0 be the smallest r_i(t + 1) among the
-    others: t unchanged estimates lie within r0 of it, t >= q, and each of them has r'_j(t) <= 2 r0; one of
-    them replaces the changed estimate. So rho'(t) <= (1 + 2 / (q - 1)) rho(t + 1) = g rho(t + 1), and S' <= g
-    e^B S. Balls around both centres hold t0 - 1 unchanged estimates each, more than half of the m - 1, so
-    they share one, and the centres are no farther apart than rho(t0) + rho'(t0) <= (1 + g) rho(t0 + 1) <= S;
-    likewise S'.
+    r_i(t + 1) at most one belongs to the changed estimate. Let i be the unchanged estimate with the smallest
+    r_i(t + 1) = r0. Within r0 of i lie t >= q unchanged estimates j, each with r'_j(t) <= 2 r0; one such j
+    replaces the changed estimate among the q smallest. So rho'(t) <= (1 + 2 / (q - 1)) rho(t + 1) = g rho(t +
+    1), and S' <= g e^B S. Balls around both centres hold t0 - 1 unchanged estimates each, more than half of
+    the m - 1, so they share one, and the centres are no farther apart than rho(t0) + rho'(t0) <= (1 + g)
+    rho(t0 + 1) <= S; likewise S'.
 
     Source: Wang, Xiao, Devadas and Xu (2020), Algorithm 1, after Nissim et al. Different here: subsets are
-    disjoint (as drawn there, a record is in up to sqrt(m) of them and changes as many estimates); the maximum
+    disjoint (in the paper a record is in up to sqrt(m) subsets and changes as many estimates); the maximum
     over k continues beyond m, with the diameter, without which S is not smooth; and rho is the mean of the
-    *smallest* distances, because one estimate can make the largest arbitrarily large. For single numbers of a
-    finite range fewer subsets are enough, about log(1/delta) / epsilon, or larger ones that overlap (Linder,
-    Raskhodnikova, Smith and Steinke 2025; Steinke and Steinke 2026).
+    *smallest* distances, because one estimate can make the largest distance arbitrarily large. For single
+    numbers of a finite range fewer subsets are enough, about log(1/delta) / epsilon, or larger subsets that
+    overlap (Linder, Raskhodnikova, Smith and Steinke 2025; Steinke and Steinke 2026).
 
     Attributes:
         n_records: n.

@@ -146,12 +146,12 @@ def _share(epsilon: float, delta: float, releases: int, lost: float) -> float:
 def smooth_sensitivity(ordered: Floats, m: int, t: float, width: float) -> float:
     """Return max over k of e^(-kt) LS_k for the trimmed mean of sorted numbers, clamped to ``width``.
 
-    LS_k is the largest effect of one change after k others. For k >= m it is the width, because a changed
-    record need not be trimmed then. For k < m, with l of the k + 1 changed records pushed to the far left and
-    the others to the far right, the window of n - 2m numbers gains x_q and loses x_p, where p = m - l and q =
-    n - m + k - l (counted from 0): LS_k = min(width, max (x_q - x_p) / (n - 2m)) over such pairs. For a
-    larger p the best q is no smaller: from x_q' - x_p >= e^(t (q' - q)) (x_q - x_p) follows the same for p' >
-    p. So pairs are found by divide and conquer, in O(m log m).
+    LS_k is the largest effect of one change after k other changes. For k >= m it is the width, because a
+    changed record need not be trimmed then. For k < m, with l of the k + 1 changed records pushed to the far
+    left and the rest to the far right, the window of n - 2m numbers gains x_q and loses x_p, where p = m - l
+    and q = n - m + k - l (counted from 0): LS_k = min(width, max (x_q - x_p) / (n - 2m)) over such pairs. For
+    a larger p the best q is no smaller: from x_q' - x_p >= e^(t (q' - q)) (x_q - x_p) follows the same for p'
+    > p. So pairs are found by divide and conquer, in O(m log m).
     """
     from privopt.problems.convex.windows import best_window  # imports numba, which is slow
 

@@ -17,8 +17,8 @@ class AssumedLeastSquares(LeastSquares):
     """Least squares from assumed moments without noise, with intervals for the noise that a release would
     have.
 
-    The intervals are typically as wide as those of a release. The difference was measured as at most 3% if
-    the smallest eigenvalue is at least 3 times the noise.
+    The intervals are typically as wide as after a release. The difference was measured as at most 3% if the
+    smallest eigenvalue is at least 3 times the noise.
 
     Attributes:
         variance: the assumed variance of the residuals.

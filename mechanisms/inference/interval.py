@@ -1,6 +1,6 @@
-"""Confidence intervals of linear models: single ones, tables of them, and differences between two models.
+"""Confidence intervals of linear models: single intervals, tables, and differences between two models.
 
-Their bounds are computed in ``least_squares``, ``robust_least_squares`` and ``logistic``.
+The bounds of intervals are computed in ``least_squares``, ``robust_least_squares`` and ``logistic``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Summary:
 
     Attributes:
         intervals: one for each coefficient.
-        confidence: that of each single interval, in [0.5, 1).
+        confidence: the confidence of each single interval, in [0.5, 1).
         n_records: the number of records.
         signal_to_noise: the smallest eigenvalue of the noisy curvature in units of the noise. Below 0.5 there
             are no intervals; from 1 on, intervals covered as often as they claim, as measured.

@@ -40,13 +40,13 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
     <grad F, w' - w> >= -alpha/2 - D t_g; a w' with <grad F, w' - w> = 0 has <g, w' - w> <= D t_g = r, so it
     is feasible for u, and its true curvature is at least -gamma/2 - D^2 t_H. The plan ensures that D t_g <=
     alpha/4 and D^2 t_H <= gamma/4. Without noise a step of the first kind gains at least alpha^2 / (8 D^2 M),
-    one of the second (Phi/2 - 1/6) gamma^3 / (8 rho^2 D^6), where Phi is the proved factor by which q(u)
-    approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals suffices (compare
-    Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
+    a step of the second kind at least (Phi/2 - 1/6) gamma^3 / (8 rho^2 D^6), where Phi is the proved factor
+    by which q(u) approximates the minimum (``CurvatureTest.phi``), so T of the order of the reciprocals
+    suffices (compare Mokhtari, Ozdaglar and Jadbabaie 2018, whose steps these are).
 
-    The oracles receive noisy quantities only. Over balls, vertices and polytopes they are those of
-    ``privopt.oracles.indefinite``. Where their proof is not finished, the step is made and the iteration
-    continues.
+    The oracles receive noisy quantities only. Over balls, vertices and polytopes they come from
+    ``privopt.oracles.indefinite``. Where an oracle does not finish its proof, the step is made and the
+    iteration continues.
 
     Privacy: see ``SecondOrderMechanism``: T gradients and ``tests`` Hessians are paid for.
 
@@ -64,7 +64,7 @@ class DPConstrainedStationaryPoint(SecondOrderMechanism):
         return needed * (1 - 1e-9), 4 * across**2 * self.hessian_tail * (1 - 1e-9), needed
 
     def _inescapable_curvature(self) -> float:
-        """Return 0: negative curvature has steps of its own, so noise alone limits the test."""
+        """Return 0: steps of the second kind use negative curvature, so noise alone limits the test."""
         return 0.0
 
     @property

@@ -28,7 +28,8 @@ class EnergyTrace:
         norms: |w_k|_2 for k = 1, ..., shape (steps + 1,).
         energy: an unbiased estimate of F^r(w_k) - F^r(w_1), up to the curvature of the path, shape (steps +
             1,): the noisy gradients integrated along the path by the trapezoid rule. A step follows the noise
-            of its own gradient, which biases the product by -eta sigma^2 d; this is corrected.
+            of the gradient at its start, which biases the product of step and gradient by -eta sigma^2 d;
+            this bias is corrected.
         deviation: standard deviation of the noise in ``energy``, shape (steps + 1,), to first order.
     """
 
@@ -53,11 +54,10 @@ class DPLangevin(FullBatchMechanism):
     determine the step size, and at the same beta more steps discretise the same time T eta more finely. As
     eta goes to 0, the law of w tends, with time, to the density proportional to exp(-beta F^r(w)).
 
-    The default beta is that of the theory, at least d over the range of the loss, growing as (n mu)^(2/3), mu
-    the budget in GDP (the exponent that balances Theorem 3 for a constant C). The default T is the least with
-    eta <= 1 / (2 (L + l2)); the discretisation error is about eta (L + l2) / 2. If that takes more than
-    ``MOST_STEPS`` steps, or T is given, beta is raised to the value that T steps allow: a lower temperature
-    at the same privacy.
+    The default beta follows the theory: max(d, (n mu)^(2/3)) over the range of the loss, mu the budget in GDP
+    (the exponent balances Theorem 3 for a constant C). The default T is the least with eta <= 1 / (2 (L +
+    l2)); the discretisation error is about eta (L + l2) / 2. If this T is more than ``MOST_STEPS`` steps, or
+    T is given, beta is raised to the value that T steps allow: a lower temperature at the same privacy.
 
     Privacy: as ``FullBatchMechanism``; the whole path, ``EnergyTrace`` included, is covered.
 

@@ -116,7 +116,7 @@ class NetMechanism(RiskMechanism):
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """Expected excess loss of the draw against that of a constant."""
+        """Expected excess loss of the draw against the loss of a constant."""
         found = math.log(self.net.size_bound) / (self.draw.beta * LOSS_UNITS)
         return NoiseToSignal(found, self.facts.n_records / 2, "total loss, of its range")
 

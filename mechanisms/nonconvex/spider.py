@@ -132,7 +132,7 @@ class DPSpider(SteppedMechanism):
 
     @classmethod
     def _default_steps(cls, facts: RiskFacts, regularizer: ElasticNet, mu: float) -> tuple[int, int]:
-        """Return two numbers of steps: those in which a warm start reaches its noise, and those of a phase.
+        """Return the number of steps in which a warm start reaches its noise, and the number in a phase.
 
         Descent has |grad F|^2 <= 2 L B / T for its best step. A phase has as many steps as its noise permits.
         """

@@ -38,7 +38,7 @@ class DPStationaryPoint(SecondOrderMechanism):
     Source: Wang, Chen and Xu (2019), Algorithms 4 and 5 (theorems 7 and 8). Differences: they return the
     first iterate that passes, which near the start may be the saddle itself; one noisy gradient serves both
     the step and the test; the number of Hessians is limited; tests allow for their noise, so that a pass is a
-    guarantee; Frobenius sensitivities are those of one record.
+    guarantee; Frobenius sensitivities are for one replaced record.
     """
 
     name: ClassVar[str] = "dp-sosp"

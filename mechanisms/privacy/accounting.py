@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 # sum. A term is a difference of numbers that are thousands of times as large; the argument of a tail is at
 # most about 40, and has a relative error of 1e-14.
 _RANGE_CELLS, _RANGE_ROUNDING = 4096, 1e-9
-# exp, erfcx and ndtr are accurate to a few units in the last place; this bound is a hundred of them.
+# exp, erfcx and ndtr are accurate to a few units in the last place; this bound is a hundred units.
 _ULPS = 2e-14
 # Every delta of a Gaussian is increased by 1e-300 to cover terms that underflow. A delta so small that this
 # increase would matter is refused.

@@ -2,7 +2,7 @@
 
 ``with budget(epsilon=3, delta=1e-6):`` books all fits, evaluations and searches within the block that have no
 ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
-a release is booked in every budget around it; if one of them refuses it, it is booked in none.
+a release is booked in every budget around it; if one budget refuses the release, it is booked in none.
 
 A block covers the thread or task that entered it. It also covers every thread and task of the process that
 entered no block itself, because a thread of joblib does not say which thread started it. If such a thread

@@ -100,7 +100,7 @@ class Budget:
         """Add up spends under the rule.
 
         Raises:
-            PrivacyParameterError: the rule cannot account for one of them, or one has another unit.
+            PrivacyParameterError: the rule cannot account for a spend, or a spend has another unit.
         """
         for spend in spends:
             _require_unit(spend, self.unit)
@@ -126,7 +126,7 @@ class Budget:
         """Compose the spends under the rule to a pair (epsilon, delta).
 
         Raises:
-            PrivacyParameterError: the rule cannot account for one of them.
+            PrivacyParameterError: the rule cannot account for a spend.
         """
         return self.stated(self.cost(*spends))
 
@@ -161,7 +161,7 @@ def compose(spends: Sequence[PrivacySpend], delta: float) -> Total:
     If one of the spends has an event, the rule of the result may be "pld": all are then composed by privacy
     loss distributions.
 
-    Neighbours: those of the spends, all of the same unit.
+    Neighbours: as for the spends, which all have the same unit.
 
     Raises:
         PrivacyParameterError: a spend that guarantees nothing, spends of different units, or deltas that add

@@ -30,7 +30,8 @@ class DiscreteGaussianRelease:
     Privacy, neighbours by replacing one record, n public: one release is mu-GDP with mu = ``mu``, which is
     grid_sensitivity / sigma increased by a relative 2^-60, hence also mu^2/2-zCDP. For a sum over a *sampled*
     batch this is not proved. But such a release is within total variation ``distance_to_gaussian`` of the sum
-    with rounded Gaussian noise; its delta is that of the latter plus (1 + exp(epsilon)) times the distance.
+    with rounded Gaussian noise; its delta is the delta of this noisy sum plus (1 + exp(epsilon)) times the
+    distance.
 
     Proof. Let p_j be the discrete Gaussian of parameter s, z_m = Phi^-1(sum of p_j over j < m), and D = (1 +
     s^-2) / s, s >= 2. Then z_(m+1) - z_m <= D for all m: let q_j be the normal mass of the cell [z_m + (j -

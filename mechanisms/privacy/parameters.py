@@ -56,7 +56,7 @@ def within_doubles(name: str) -> Iterator[None]:
     """Refuse public parameters for which the arithmetic of a plan leaves the range of doubles.
 
     Raises:
-        PrivacyParameterError: the arithmetic leaves that range; that of a release would, too.
+        PrivacyParameterError: the arithmetic leaves that range; the arithmetic of a release would, too.
     """
     try:
         yield

@@ -1,8 +1,8 @@
 """Average stability of minimisers of randomly tilted objectives, and the noise that their mean needs.
 
-Let f be the sum of the losses of D and f' that of a neighbour, and h = f' - f with |h(w) - h(v)| <= L |w -
-v|_1. The domain lies within a box of widths D_1..D_d, and sigma_j are independent exponential variables of
-rate eta. Let x(sigma) be a point at which f - <sigma, w> is within alpha of its minimum, and x'(sigma)
+Let f be the sum of the losses of D, f' the sum for a neighbour of D, and h = f' - f with |h(w) - h(v)| <= L
+|w - v|_1. The domain lies within a box of widths D_1..D_d, and sigma_j are independent exponential variables
+of rate eta. Let x(sigma) be a point at which f - <sigma, w> is within alpha of its minimum, and x'(sigma)
 likewise for f'; let y = x(sigma + c e_i), y' = x'(sigma + c e_i).
 
 *A larger tilt increases its coordinate.* From the optimality of x' at sigma and of y' at sigma + c e_i: y'_i

@@ -1,7 +1,7 @@
 """Composition by privacy profiles: of sampled, selected, Gaussian, pure and other releases together.
 
 Each release is dominated by a pair of laws, and their composition by the pair of products (Zhu, Dong and
-Wang 2022, theorem 10): sampled releases by that of ``poisson``; mu-GDP by N(mu, 1) and N(0, 1); (epsilon,
+Wang 2022, theorem 10): sampled releases by the pair in ``poisson``; mu-GDP by N(mu, 1) and N(0, 1); (epsilon,
 delta)-DP, pure included, by randomised response that discloses everything with probability delta (Kairouz,
 Oh and Viswanath 2015). All of these pairs are symmetric. Parameters of the releases (noise, sampling, number)
 must not depend on results of earlier ones; their queries may.
@@ -70,7 +70,7 @@ def profile_epsilon(spends: Sequence[PrivacySpend], delta: float, most: float) -
 
 def with_gaussian(spend: PrivacySpend) -> PrivacySpend:
     """Return the spend with the mu of a Gaussian release in its event. The release of the spend is at least
-    as private as that one, except with a small probability.
+    as private as this Gaussian release, except with a small probability.
     """
     if spend.event is None or spend.event.mu is not None:
         return spend

@@ -27,8 +27,8 @@ def relying_on(spend: PrivacySpend, plan: Any, *others: tuple[str, Any]) -> Priv
     code.
 
     Args:
-        plan: a mechanism. Its own class is named if it is outside code, and so are those of the losses, sets
-            and mechanisms in its fields.
+        plan: a mechanism. Its own class is named if it is outside code, and so are the classes of the losses,
+            sets and mechanisms in its fields.
         others: more code: its role ("oracle"), and its class or function.
     """
     for what, code in (*_parts(plan), *others):

@@ -7,7 +7,7 @@ that depends on no record; the best run by score is released, everything else st
 
 Notation: f(x) = E[x^K]; a run has the law Q on the data, Q' on a neighbour. Runs are ordered by score, ties
 at random, so no two are equal. With F(y) the probability that a run is worse than y, the released run has
-the density Q(y) f'(F(y)): one of k runs is y, the others are worse.
+the density Q(y) f'(F(y)): one of k runs is y, all others are worse.
 
 Bound (``selection_epsilon``). Let (e1, d1) be a pair that a run satisfies, and C a bound on the ratio
 
@@ -16,14 +16,14 @@ Bound (``selection_epsilon``). Let (e1, d1) be a pair that a run satisfies, and 
 1. f'(x) is proportional to (1 - (1 - g) x)^-(shape + 1), and 1 - (1 - g) F(y) = g + (1 - g) Q(S) where S is
    the set of runs that are not worse than y. Hence f'(F) <= C^(shape + 1) f'(F') at every y.
 2. For a set T of outcomes and e = e1 + (shape + 1) log C, the integral over T of Q f'(F) - exp(e) Q' f'(F')
-   is at most that of f'(F) (Q - exp(e1) Q'), as f'(F') >= f'(F) / C^(shape + 1). f' increases to f'(1) =
-   E[K], so this is at most E[K] d1.
+   is at most the integral of f'(F) (Q - exp(e1) Q'), as f'(F') >= f'(F) / C^(shape + 1). f' increases to
+   f'(1) = E[K], so this integral is at most E[K] d1.
 
 So the choice satisfies (e1 + (shape + 1) log C, E[K] d1). A run is a mixture over candidates. If every
 candidate satisfies (e1, d1) and the bound C, so does the mixture, as both conditions are linear in (Q(S),
 Q'(S)).
 
-Profile (``selection_profile``), for mu-GDP runs. The choice is a post-processing of all runs; K of them are
+Profile (``selection_profile``), for mu-GDP runs. The choice is a post-processing of all runs; K runs are
 sqrt(K) mu-GDP together, and the law of K depends on no record, so delta(e) <= E[delta of sqrt(K) mu-GDP at e]
 by convexity. For small e this bound is the better one. For large e the bound above is better: with e1 = e -
 (1 + shape) log C >= 0, delta(e) <= E[K] delta_mu(e1).

@@ -42,7 +42,7 @@ class PrivacySpend:
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
         event: the parameters of releases on sampled batches, and of choices among a random number of runs,
             with which they compose more tightly (``compose``). An event is dropped if its epsilon or delta
-            differs from that of the spend, as it does once something was added to the spend.
+            differs from the epsilon or delta of the spend, as happens once something is added to the spend.
 
     Raises:
         PrivacyParameterError: any field outside its range.

@@ -65,7 +65,7 @@ class RealRelease:
         moments: the released second moments of features and numeric labels, if it contains them.
         spread: the released second moments of residuals, if it contains them.
         minimum: the point with the released Hessian at it, if the release contains a Hessian.
-        supports: the best subsets of columns, if the point is a model on one of them.
+        supports: the best subsets of columns, if the point is a model on one such subset.
         deviations: posterior standard deviations of the weights, from privacy noise and sampling, if they
             follow from what is released: for a level, of the distance of its weight from the mean of its
             column; for the constant, 0.
@@ -197,7 +197,7 @@ class RiskMechanism(ABC):
             regularizer: r.
             epsilon, delta: the privacy target; pure mechanisms do not use delta.
             releases: number of calls of ``release``, on the same records with arbitrary labels; ``spend`` is
-                the cost of all of them together.
+                the cost of all these calls together.
             options: options of the class, by name: the arguments of its ``_calibrated``, such as ``steps``,
                 and ``output``, the iterate to return.
 
@@ -314,8 +314,8 @@ class RiskMechanism(ABC):
         return self._gradient_ratio(self.facts.sensitivity / self._gaussian_level())
 
     def _gaussian_level(self) -> float:
-        """Return mu of the spend. For a spend without mu, return that of Gaussian noise with the same epsilon
-        and delta; a pure spend counts as one with delta = 1/n^2.
+        """Return mu of the spend. For a spend without mu, return the mu of Gaussian noise with the same
+        epsilon and delta; a pure spend counts as one with delta = 1/n^2.
         """
         if self.spend.notion == "gdp" and self.spend.level is not None:
             return self.spend.level
@@ -443,7 +443,7 @@ class IterativeMechanism(SteppedMechanism):
         output: the iterate to return. For ``RANDOM``, R is drawn first, uniformly from 1..T, and the
             iteration stops at x_R: the point has the same law at half the work.
 
-    Class attribute: ``usual_output``, the default, if it does not depend on the risk.
+    Class attribute: ``usual_output``, the default output; None if the default depends on the risk.
     """
 
     usual_output: ClassVar[Output | None] = None
@@ -494,7 +494,7 @@ class FullBatchMechanism(IterativeMechanism):
     def _calibrated(
         cls, target: RiskTarget, *, steps: int | None = None, output: Output | None = None
     ) -> Self:
-        """Calibrate; ``steps`` and ``output`` are by default those of the theorem, at most ``MOST_STEPS``."""
+        """Calibrate; by default ``steps``, at most ``MOST_STEPS``, and ``output`` are as in the theorem."""
         facts, space, regularizer = target.facts, target.convex_set, target.regularizer
         output = output or cls._default_output(facts, regularizer)
         if steps is None:

@@ -1,4 +1,4 @@
-"""Options of mechanisms: the keyword arguments of their ``_calibrated``, with those of its base."""
+"""Options of a mechanism: the keyword arguments of ``_calibrated``, in its class and in its base."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StepOptions(TypedDict, total=False):
 
 
 def options_of(kind: type[Any]) -> dict[str, bool]:
-    """Return the names of the options of a mechanism, those of its base first, and whether each is required.
+    """Return the options of a mechanism by name, options of its base first, and whether each is required.
 
     Options are the arguments of ``_calibrated`` other than the target. A ``_calibrated`` that takes
     ``**options`` passes them to the ``_calibrated`` of its base, so the options of the base are included.

@@ -47,7 +47,7 @@ def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     on all records.
 
     By the central limit theorem the multiplier z is about 2 q sqrt(T) / mu (Bu, Dong, Long and Su 2020),
-    so that the noise of the mean gradient is that of T full steps, for any q. For z >= 2 this approximation
+    so that the mean gradient has the same noise as in T full steps, for any q. For z >= 2 this approximation
     is accurate to about 1%; below z = 1 more noise is needed.
     """
     return math.ceil(_MULTIPLIER / 2 * facts.n_records * mu / math.sqrt(steps))
@@ -56,9 +56,9 @@ def private_batch(facts: RiskFacts, steps: int, mu: float) -> int:
 def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
     """Return the least expected batch size at which sampling costs T steps neither privacy nor accuracy.
 
-    The variance of sampling, with gradients of typical length, should be at most a quarter of that of the
-    noise, which is 2 G sqrt(T) / (n mu) per coordinate; but for this the steps need not read more records in
-    total than 20 passes over the data do.
+    The variance of sampling, with gradients of typical length, should be at most a quarter of the variance of
+    the noise, whose standard deviation is 2 G sqrt(T) / (n mu) per coordinate. But to meet this condition the
+    steps need not read more records in total than 20 passes over the data.
     """
     n, p = facts.n_records, facts.dimension
     variance = p * steps * (2 * facts.gradient_bound / (n * mu)) ** 2
@@ -68,7 +68,7 @@ def balanced_batch(facts: RiskFacts, steps: int, mu: float) -> int:
 
 def typical_gradient(facts: RiskFacts) -> float:
     """Return a guess of gradient norms, for accuracy only: slopes are assumed to be half their bound, as
-    those of the logistic loss at 0 are.
+    slopes of the logistic loss at 0 are.
     """
     return facts.gradient_bound / 2
 

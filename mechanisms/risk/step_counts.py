@@ -1,4 +1,4 @@
-"""Default numbers of steps: those of the theorems, with the constants of their proofs.
+"""Default numbers of steps: the numbers in the theorems, with the constants of their proofs.
 
 They depend on public facts alone and influence accuracy only; no privacy statement depends on them.
 """

@@ -1,4 +1,4 @@
-"""Private bounds of a column of numbers, between which nearly all of them lie."""
+"""Private bounds between which nearly all numbers of a column lie."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class BoundsPlan:
         Raises:
             PrivacyParameterError: a mu for which doubles are too coarse.
         """
-        # Distances reach n_records, twice as far as those of cuts.
+        # Distances reach n_records, twice as far as the distances of cuts.
         made = cls(strength_of(mu / math.sqrt(2), 2 * n_records), n_records)
         return made if made.strength * n_records >= ENOUGH else None
 

@@ -41,8 +41,8 @@ class CategoryPlan:
       probability p both tables have the same law. That costs p once, even if one count falls and one rises.
 
     A sum over j >= m of exp(-j^2 / (2 sigma^2)) is at most the integral from m - 1, and the normalising sum
-    is at least that of the density: P[Z >= m] <= P[N(0, sigma^2) >= m - 1] (Canonne, Kamath and Steinke 2020,
-    proposition 25). Hence T = steps + 1 + sigma Phi^-1(1 - delta), rounded up.
+    is at least the integral over the whole line: P[Z >= m] <= P[N(0, sigma^2) >= m - 1] (Canonne, Kamath and
+    Steinke 2020, proposition 25). Hence T = steps + 1 + sigma Phi^-1(1 - delta), rounded up.
 
     Attributes:
         steps: noise steps of one record, >= 1.

@@ -59,8 +59,8 @@ class ColumnPlan:
 
     @property
     def level(self) -> float:
-        """The level of Gaussian differential privacy: that of the vote, composed with that of the costlier of
-        the types.
+        """The level of Gaussian differential privacy: the level of the vote, composed with the level of the
+        costliest plan.
         """
         vote = 0.0 if self.vote is None else self.vote.level
         plans = (self.cuts, self.categories, self.bounds)
@@ -108,7 +108,7 @@ class LearnedSchema:
         left_out: columns without a cut, or without a category that enough records have; they are not in the
             schema. If no other column was learned or declared, the schema does hold them, but says of each
             only whether a cell is a number.
-        ranks: the categories of each learned column of text, those of the largest noisy counts first.
+        ranks: the categories of each learned column of text, the largest noisy counts first.
     """
 
     schema: Schema
@@ -148,7 +148,7 @@ class SchemaPlan(PlanInWords):
         na_values: missing-value markers of learned columns in addition to the usual ones.
         n_records: public.
         spend: of the release.
-        labels, units: those of declared columns, by name.
+        labels, units: labels and units of declared columns, by name.
     """
 
     title: ClassVar[str] = "Plan of a schema"

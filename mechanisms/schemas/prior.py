@@ -78,8 +78,8 @@ def _tables() -> _Tables:
 
 
 def ordinals(values: Floats) -> Ints:
-    """Return the ordinals of numbers, shape (n,); those of infinite numbers lie beyond all others, and NaN is
-    not allowed.
+    """Return the ordinals of numbers, shape (n,); ordinals of infinite numbers lie beyond all others, and NaN
+    is not allowed.
     """
     bits = np.abs(values + 0.0).view(np.int64)
     size = np.maximum(bits - (_SIZE - 1), 0)

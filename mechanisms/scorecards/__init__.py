@@ -1,4 +1,4 @@
-"""Scorecards from linear models: mechanisms that use those of the families convex and discrete."""
+"""Scorecards from linear models: mechanisms that build on the families convex and discrete."""
 
 from typing import TYPE_CHECKING
 

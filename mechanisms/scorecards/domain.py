@@ -33,10 +33,10 @@ def constrained_domain(
 ) -> IntegerLattice:
     """Return the cards of a lattice that satisfy constraints; only public facts are used.
 
-    Bounds of points that constraints declare replace those of the lattice, as for "seeded".
+    Bounds of points that constraints declare replace the bounds of the lattice, as for "seeded".
 
     Raises:
-        InfeasibleDomainError: no card satisfies the constraints; the message has those in conflict.
+        InfeasibleDomainError: no card satisfies the constraints; the message lists those in conflict.
         InvalidInputError: no card was found.
     """
     if not constraints:

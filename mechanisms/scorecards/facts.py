@@ -33,7 +33,7 @@ class CardFacts:
         lattice: the candidate weights, one dimension for each feature.
         columns: (first, last + 1) of the features of each part of ``Columns``, in order: the levels of a
             category, of which a record has at most one, or a single feature, which may be a number.
-        intercept: whether a feature that is always 1 follows the others.
+        intercept: whether a feature that is always 1 follows the other features.
         row_norm: a bound on the l2 distance of the features of a record from ``middle``.
         denominator: the common denominator of all features, which are integers divided by it.
         costs: costs of false positives and false negatives.

@@ -23,7 +23,7 @@ from privopt.problems.programs.constraints import Constraint, OtherColumns
 from privopt.problems.programs.program import CardProgram
 from privopt.problems.tables.schema import Schema
 
-# Scales of the other cards, relative to that of the released card: the same scale, and coarser ones, with
+# Scales of the other cards, relative to the released card's scale: the same scale, and coarser ones, with
 # smaller points.
 COARSER = (1.0, 0.5, 0.25, 0.125)
 # Scales among which the scale of the released card is looked for, relative to the largest one within its
@@ -89,8 +89,8 @@ class NearCard(NamedTuple):
 
     Attributes:
         points: points of the features, with the intercept, if any, last.
-        distance: the card's weighted l1 distance to the model, as a share of that of a card without points:
-            0 for the model itself, 1 for no points.
+        distance: the card's weighted l1 distance to the model, as a share of the distance of a card without
+            points: 0 for the model itself, 1 for no points.
     """
 
     points: IntArray
@@ -110,9 +110,9 @@ def near_cards(
     """Return cards near a private model: the released one first, then others by distance.
 
     No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
-    against every card before it. The search takes four scales in turn: that of the released card, and three
-    coarser ones, whose cards have fewer points to add up. The private choice of the released card may have
-    moved its threshold away from the model's; the thresholds of the other cards are moved by as much.
+    against every card before it. The search takes four scales in turn: the scale of the released card, and
+    three coarser scales, whose cards have fewer points to add up. The private choice of the released card may
+    have moved its threshold away from the model's; the thresholds of the other cards are moved by as much.
 
     Args:
         source: the model.
@@ -120,7 +120,7 @@ def near_cards(
         schema, constraints: public facts; every card satisfies the constraints.
         solver: the solver of nearest cards.
         most: the largest number of cards, >= 2.
-        gap: the largest distance beyond that of the released card, in (0, 1].
+        gap: by how much a card's distance may exceed the distance of the released card, in (0, 1].
 
     Raises:
         InvalidInputError: numbers out of range.
@@ -143,7 +143,7 @@ def check_choice(most: int, gap: float) -> None:
 
 @dataclass(frozen=True)
 class _Search:
-    """Search for cards near a model; ``scale`` is that of the released card."""
+    """Search for cards near a model; ``scale`` is the scale of the released card."""
 
     nearest: NearestCards
     real: Floats

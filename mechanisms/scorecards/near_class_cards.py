@@ -42,7 +42,7 @@ def near_class_cards(
         released: the released card, shape (K, d).
         schema: public facts.
         most: the largest number of cards, >= 2.
-        gap: the largest distance beyond that of the released card, in (0, 1].
+        gap: by how much a card's distance may exceed the distance of the released card, in (0, 1].
 
     Raises:
         InvalidInputError: numbers out of range.
@@ -81,7 +81,7 @@ class _Search:
         return frozenset(k for k, column in enumerate(self.columns) if np.any(column.used(points)))
 
     def distance(self, points: IntArray) -> float:
-        """Return the weighted l1 distance to the model, as a share of that of a card without points."""
+        """Return the weighted l1 distance to the model, as a share of the distance without points."""
         nothing = self._away(np.zeros_like(points))
         return float(np.sum(self._away(points)) / max(np.sum(nothing), 1e-300))
 

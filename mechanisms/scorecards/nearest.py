@@ -126,7 +126,7 @@ class NearestCards:
         return float(real[-1]) - shift + float(left)
 
     def centred(self, weights: Floats) -> Floats:
-        """Return the weights, with those of the levels of each column shifted to a mean of 0; the intercept
+        """Return the weights after shifting the levels' weights in each column to a mean of 0; the intercept
         takes the shift.
         """
         real = np.array(weights, dtype=np.float64)

@@ -32,7 +32,7 @@ def candidate_cards(weights: Floats, facts: CardFacts) -> tuple[IntArray, IntArr
 
     With an intercept, the weights of a column's levels are centred first and the intercept absorbs the shift.
     If ``max_columns`` is set, the weights of the least important columns are set to 0. All weights are then
-    scaled so that one of them meets its bound, and rounded. Where bounds are small, further cards use larger
+    scaled so that one weight meets its bound, and rounded. Where bounds are small, further cards use larger
     scales and clip at the bounds.
 
     Args:
@@ -98,9 +98,9 @@ def centred_classes(weights: Floats, facts: CardFacts) -> Floats:
 def class_scale(real: Floats, facts: CardFacts) -> float:
     """Return the common scale of centred weights.
 
-    The first candidate clips no weight; the others clip large weights at their bounds. The candidate with the
-    smallest l1 rounding error is taken: at the first, a rare level with a large weight may leave the others
-    no points.
+    The first candidate clips no weight; larger scales clip large weights at their bounds. The candidate with
+    the smallest l1 rounding error is taken: at the first, a rare level with a large weight may leave all
+    other levels no points.
     """
     bounds = np.where(real > 0, facts.lattice.high, -facts.lattice.low)
     first = _largest_scale(np.abs(real), bounds)
@@ -139,11 +139,11 @@ def _largest_scale(sizes: Floats, bounds: NDArray[np.int64]) -> float:
 
 
 def intercepts(card: IntArray, facts: CardFacts) -> IntArray:
-    """Return intercepts within the lattice around that of the card, increasing, some of them several times.
+    """Return intercepts within the lattice around the card's intercept, increasing, some several times.
 
     They are quantiles of a Cauchy distribution, so that a uniform choice is usually close to the model: with
-    a small budget the private choice is not far from uniform. If the lattice has fewer intercepts than that,
-    each is returned once.
+    a small budget the private choice is not far from uniform. If the lattice has fewer intercepts than there
+    are quantiles, each is returned once.
     """
     low, high = int(facts.lattice.low[-1]), int(facts.lattice.high[-1])
     if high - low < _THRESHOLDS:

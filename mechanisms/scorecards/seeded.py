@@ -87,8 +87,8 @@ class SeededScorecard:
     weights by post-processing. Given any list, the choice is an exponential mechanism on it. Composition
     depends on the model:
 
-    - If the model is mu-GDP, delta is that of a mu-GDP release followed by a choice of bounded range; the
-      proof is in ``beside_range_delta``.
+    - If the model is mu-GDP, delta is computed for a mu-GDP release followed by a choice of bounded range;
+      the proof is in ``beside_range_delta``.
     - If columns are drawn, the model is rho-zCDP, and a choice of bounded range w is (w^2 / 8)-zCDP. The sum
       is converted to (epsilon, delta).
     - Otherwise the model is (epsilon_1, delta)-private, the choice is epsilon_2-private (pure), and basic

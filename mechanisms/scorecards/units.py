@@ -111,7 +111,7 @@ class Units:
     units: tuple[Unit, ...] = ()
 
     def features(self, X: Floats) -> Floats:
-        """Transform features, shape (rows, d), to those of the linear model."""
+        """Transform features, shape (rows, d), to the features of the linear model."""
         found: Floats = X - np.array(self.facts.middle)
         for unit in self.units:
             start = self.facts.spans[unit.column][0]
@@ -131,7 +131,7 @@ class Units:
         return found
 
     def deviations(self, modelled: Floats) -> Floats:
-        """Transform standard deviations of the model's weights to those of the original features."""
+        """Transform standard deviations of weights from the model's features to the original features."""
         found = modelled.copy()
         for unit in self.units:
             start, stop = self.facts.spans[unit.column]

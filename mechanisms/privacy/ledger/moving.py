@@ -17,7 +17,7 @@ def move(source: Store, target: Store) -> None:
     """Move the content of ``source`` to the empty ``target``, or complete an interrupted move.
 
     Raises:
-        LedgerCorruptError: one of them cannot be trusted.
+        LedgerCorruptError: ``source`` or ``target`` cannot be trusted.
         LedgerError: there is another ledger, ``source`` was moved elsewhere, or is in tables that another
             role owns.
         LedgerUnavailableError: a database does not answer.

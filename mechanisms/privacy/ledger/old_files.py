@@ -53,7 +53,7 @@ def take_over(path: Path) -> None:
     """Replace a ledger of an older version by a database with its whole history.
 
     Raises:
-        LedgerCorruptError: the old ledger cannot be read in full, or its head is not that of this file.
+        LedgerCorruptError: the old ledger cannot be read in full, or its head does not match it.
         LedgerError: the old ledger was migrated before, or the folder cannot be written.
     """
     real = path.resolve()
