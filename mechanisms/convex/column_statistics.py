@@ -36,8 +36,8 @@ _MEAN_LABEL, _MEAN_FEATURE = 0.12, 0.03
 # 60 numbers, some of which fill their range while others lie near one end.
 _SHARE = 0.1  # the largest share of mu^2 spent on it
 _ENOUGH = 0.01  # the least noise asked for: a standard deviation, as a share of a range
-# The means are not released if the standard deviation of the noise, as a share of a range, would exceed the
-# first number in the average of the means, or the second in each mean.
+# The means are not released if the standard deviation of the noise, as a share of a range, would exceed
+# _TOO_MUCH in the average of the means, or _HIDING in each mean.
 _TOO_MUCH, _HIDING = 0.12, 0.5
 UNIT_FACTOR = 1.5  # the unit of a number, in distances of its mean from the nearer end of the range
 # Prior variance of means about their mean, and the number of means whose weight this prior has.
@@ -110,7 +110,7 @@ class ColumnStatistics(SufficientStatistics):
     is measured from that end. Weights are estimated by ``likely_columns``.
 
     Privacy: mu-GDP, neighbours by replacing one record, n public: one Gaussian release of l2 sensitivity
-    sqrt(M) / n, with M the larger one of
+    sqrt(M) / n, with M the larger of
 
         S^2 (1 + alpha^2) + gamma^2 S^2 (4 - S^2 / R^2) / 2    and    4 R^2 + 4 beta^2,
 

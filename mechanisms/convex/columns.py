@@ -220,8 +220,8 @@ class Columns:
                 found.append(_number(variances[start], sigma, lines[first]))
             else:
                 kernels = [kernel for kernel, _ in prior_kernels(stop - start, self.ordered_levels(first))]
-                # Both are equally probable: more weight on smooth dependence of columns gained nothing on
-                # synthetic and public tables, and lost more where columns depend on each other roughly.
+                # The kernels are equally probable: more weight on smooth dependence of columns gained nothing
+                # on synthetic and public tables, and lost more where columns depend on each other roughly.
                 found.append(Block(_levels(shares[start:stop]), kernel=np.mean(kernels, axis=0)))
         return found
 
@@ -231,14 +231,14 @@ def likely_shares(
 ) -> tuple[Floats, Floats]:
     """Return the shares of exclusive levels less 1 / K each, and the factors on the variances of their noise.
 
-    The shares are shrunk towards equal ones by empirical Bayes, and projected on the simplex of vectors with
-    their sum.
+    The shares are shrunk towards equal shares by empirical Bayes, and projected on the simplex of vectors
+    with the same sum.
 
     Args:
-        noisy: the same with noise of ``sigma``.
+        noisy: the shares less 1 / K each, with noise of ``sigma``.
         sigma: the standard deviation of the noise.
-        at_least: another estimate of their variance, which is not too large.
-        prior: their covariances, up to a factor; None: levels are alike.
+        at_least: another estimate of the variance of the shares, which is not too large.
+        prior: covariances of the shares, up to a factor; None: levels are alike.
     """
     k, mean = len(noisy), float(np.mean(noisy))
     total = min(max(1 + k * mean, _RARE * k), 1.0)

@@ -100,7 +100,7 @@ class DPFrankWolfeL1(_FrankWolfe):
 
     No vector is noised, and the error grows with the logarithm of the number of vertices. A step costs one
     gradient and one Gumbel variable per vertex; over an l1 ball or a simplex, for sparse rows and without a
-    ridge penalty, it draws from the same law in time that does not grow with the number of features
+    ridge penalty, a step draws from the same law in time that does not grow with the number of features
     (``sparse_frank_wolfe``). The step size is as in ``DPFrankWolfeL2``.
 
     The last iterate is the default also for non-convex losses, although Theorem 6 is about a random iterate

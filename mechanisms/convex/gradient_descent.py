@@ -70,7 +70,7 @@ class DPProximalGradient(FullBatchMechanism):
 
     gamma = 1/(2L). Privacy: see ``FullBatchMechanism``. Source: Wang and Xu (2019), Algorithm 1 and Theorem
     2. The noise variance printed in their step 3 has L in place of the Lipschitz constant and rho^2 in place
-    of rho, which is too little noise for rho > 1; it is not used here.
+    of rho, which is too little noise for rho > 1; the printed variance is not used here.
     """
 
     name = "dp-pgd"

@@ -240,7 +240,7 @@ def _fitted(priors: list[_Prior]) -> _Chances:
 
 
 def _covariance(prior: _Prior, chances: _Chances) -> Floats:
-    """Return the mean of the kernels, each times the variance with which it shrinks as its mixture does."""
+    """Return the mean of the kernels, each times the variance that shrinks as much as its mixture does."""
     joint, own, levels = _posterior(prior, chances)
     found = np.zeros_like(prior.kernels[0])
     for kernel, kept, each in zip(prior.kernels, prior.kept, joint, strict=True):

@@ -79,10 +79,10 @@ class Block(NamedTuple):
     def directions(self) -> tuple[Floats, Floats]:
         """Return orthogonal directions, and how much each is expected to covary with other blocks.
 
-        If two blocks depend weakly on each other, the covariances between them are those within one, times a
-        matrix of log odds, times those within the other. So they are expected to be largest in directions in
-        which log odds are largest a priori, such as the smooth directions of ordered levels. The expected
-        sizes add up to the sum of the variances.
+        If two blocks depend weakly on each other, the covariances between them are the covariances within
+        one block, times a matrix of log odds, times the covariances within the other block. So covariances
+        between blocks are expected to be largest in directions in which log odds are largest a priori, such
+        as the smooth directions of ordered levels. The expected sizes add up to the sum of the variances.
         """
         total = float(np.trace(self.covariances))
         prior = np.eye(len(self.covariances)) if self.kernel is None else self.kernel

@@ -30,8 +30,8 @@ class OutputPerturbation(RiskMechanism):
     public. Exact minima of neighbours are within 2 G / (n l2) (Chaudhuri, Monteleoni and Sarwate 2011); a
     minimum with gradient norm at most ``tolerance`` adds tolerance / l2 on either side.
 
-    A penalty l2 = 0 in the plan is replaced by the one whose bias balances the noise (``output_penalty``);
-    ``regularizer`` holds the value in use.
+    A penalty l2 = 0 in the plan is replaced by the penalty whose bias balances the noise
+    (``output_penalty``); ``regularizer`` holds the value in use.
     """
 
     name: ClassVar[str] = "output-perturbation"

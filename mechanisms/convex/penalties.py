@@ -32,11 +32,11 @@ def output_penalty(facts: RiskFacts, convex_set: ConvexSet, mu: float, tolerance
 def objective_penalty(facts: RiskFacts, convex_set: ConvexSet, sigma: float, hiding: float = 0.0) -> float:
     """Return the l2 that minimises the bias l2 B^2 / 8 plus the cost of objective perturbation. Public.
 
-    That cost is of two parts: a linear term of sigma per coordinate, and noise of hiding / l2 on the minimum.
+    The cost has two parts: a linear term of sigma per coordinate, and noise of hiding / l2 on the minimum.
     The linear term moves the minimum by (H + l2)^-1 b, which costs at most sigma^2 / 2 times the sum of h /
     (h + l2)^2 over the eigenvalues h of a Hessian: at most p / (4 l2) and, as the trace is at most L, at most
     L / l2^2. The smaller of the two bounds is used. The noise on the minimum hides rounding, which grows with
-    n; as in ``output_penalty`` it costs L (hiding / l2)^2 / 2.
+    n; as in ``output_penalty`` this noise costs L (hiding / l2)^2 / 2.
     """
     distance, p = typical_distance(facts, convex_set), facts.dimension
 

@@ -37,11 +37,11 @@ class PerturbationWithHessian(ObjectivePerturbation):
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. The point is
     released by ``ObjectivePerturbation``. The Hessian of a record a is h a a' with 0 <= h <= M / |a|^2, M = L
     (``RiskFacts.smoothness``). For two records |h a a' - k c c'|^2 = h^2 |a|^4 + k^2 |c|^4 - 2 h k <a, c>^2
-    <= 2 M^2, so the mean has Frobenius sensitivity sqrt 2 M / n at any point, and as the point has been
-    released it is a further Gaussian release, mu-GDP. Both together are calibrated by
-    ``delta_before_gaussian``, which averages the profile of the second over the privacy loss of the first.
+    <= 2 M^2, so the mean has Frobenius sensitivity sqrt 2 M / n at any point. As the point has been released,
+    the noisy mean is a further Gaussian release, mu-GDP. Both releases together are calibrated by
+    ``delta_before_gaussian``, which averages the profile of the mean over the privacy loss of the point.
 
-    The default penalty is small (``usual_penalty``): intervals correct its bias.
+    The default penalty is small (``usual_penalty``): intervals correct the bias of the penalty.
 
     Attributes:
         hessian_noise: the noise of the Hessian.
@@ -78,7 +78,7 @@ class PerturbationWithHessian(ObjectivePerturbation):
 
     @classmethod
     def usual_penalty(cls, target: RiskTarget) -> ElasticNet:
-        """Return the larger of the given penalty and the least one with which two costs are small.
+        """Return the given penalty, or the least penalty with which two costs are small if that is larger.
 
         The ratio of determinants costs a tenth of epsilon. The noise that hides the distance from the exact
         minimum has a quarter of 1 / sqrt(n L), the least standard error of a weight without privacy.

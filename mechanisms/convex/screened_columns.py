@@ -47,7 +47,7 @@ class ScreenedColumns(RiskMechanism):
        number at the share x of its range, one cell has probability x and another 1 - x. Labels are 0 and 1,
        with mean m. Let c be the sum over records of (label - m) times the distribution. The score of a column
        of K features is |c|_1 / 2 - p. Here p = 0.4 sqrt((K - 1) n v) is about the value of |c|_1 / 2 for a
-       column that is independent of the label, and v is the larger one of m (1 - m) and 0.02.
+       column that is independent of the label, and v is the larger of m (1 - m) and 0.02.
     2. Draw k columns by ``TopScores``.
     3. Release the moments of these columns, and fit them (``ColumnStatistics``). All other weights are 0.
 
@@ -192,8 +192,8 @@ class ScreenedColumns(RiskMechanism):
 def drawn_columns(spans: Sequence[Span], n: int, mu: float, most: int | None = None) -> int:
     """Return the number of columns to draw, at most ``most``. Public.
 
-    It grows with n mu. The moments can hold the features of that many columns, whichever are drawn; so the
-    number is 0 if the widest column alone has too many features.
+    The number grows with n mu. The moments can hold the features of that many columns, whichever are drawn;
+    so the number is 0 if the widest column alone has too many features.
     """
     sizes = sorted((stop - start for start, stop in spans), reverse=True)
     fitting = int(np.searchsorted(np.cumsum(sizes), MOST_FEATURES))

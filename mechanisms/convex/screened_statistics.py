@@ -58,9 +58,9 @@ class ScreenedStatistics(RiskMechanism):
     Sensitivity of a score: 2 R B (n - 1) / n. Proof: let a and b be the means of x+ and of y over the other
     records. n cov is a function of these records plus ((n - 1) / n) (x - a)(y - b), x and a in [0, R], y and
     b in [-B, B]. The product is at most max(a (B + b), (R - a)(B - b)) and at least -max(a (B - b), (R - a)(B
-    + b)); each of the four differences is at most 2 R B. So a replaced record moves n cov by at most that
-    times (n - 1) / n, and the larger of two magnitudes by no more. The mean label needs no release of its
-    own.
+    + b)); each of the four differences is at most 2 R B. So a replaced record moves n cov by at most 2 R B
+    (n - 1) / n, and the larger magnitude of two such covariances by no more. The mean label needs no separate
+    release.
 
     Attributes:
         selection: the draws of features.

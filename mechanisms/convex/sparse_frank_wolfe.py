@@ -67,9 +67,9 @@ class Vertex(NamedTuple):
 
 
 def applies(risk: EmpiricalRisk, convex_set: ConvexSet, regularizer: ElasticNet) -> bool:
-    """Return whether vertices can be drawn in this way.
+    """Return whether vertices can be drawn as in ``VertexDraws``.
 
-    That needs sparse rows without weights, all in one part, vertices of one feature each, and no ridge
+    These draws need sparse rows without weights, all in one part, vertices of one feature each, and no ridge
     penalty.
     """
     here = type(risk) is EmpiricalRisk and sp.issparse(risk.X) and risk.weights is None

@@ -144,7 +144,7 @@ class DPSVRG(RiskMechanism):
 
     @property
     def anchor_noises(self) -> tuple[VectorNoise, ...]:
-        """The noise of each anchor: together they cost what as many anchors with ``anchor_noise`` would."""
+        """The noise of each anchor. All anchors together cost what as many with ``anchor_noise`` would."""
         weights = anchor_weights(
             self.facts,
             self.convex_set,
@@ -280,11 +280,11 @@ class DPSVRGPlusPlus(DPSVRG):
 def difference_bound(facts: RiskFacts, x: Vector, anchor: Vector) -> float:
     """Return the largest effect of a record on a computed batch sum of grad f(x) - grad f(anchor).
 
-    It is 2 G, or L |x - anchor| plus a rounding error that does not vanish with the distance. With u = (d +
-    4) 2^-53: a computed |x - anchor| has relative error u; the prediction for a row has the error u |x| times
-    its length, hence the gradient u L |x| (both are taken twice); the slope of the row, and the slopes of up
-    to n other rows evaluated in another order, have 2^-50 of their bound at either point (taken 8 times). The
-    rounding of sums of n such terms is in ``sum_share``.
+    The effect is 2 G, or L |x - anchor| plus a rounding error that does not vanish with the distance, if that
+    is smaller. With u = (d + 4) 2^-53: a computed |x - anchor| has relative error u; the prediction for a row
+    has the error u |x| times its length, hence the gradient u L |x| (both are taken twice); the slope of the
+    row, and the slopes of up to n other rows evaluated in another order, have 2^-50 of their bound at either
+    point (taken 8 times). The rounding of sums of n such terms is in ``sum_share``.
     """
     unit = (facts.dimension + 4) * 2.0**-52
     lengths = float(np.linalg.norm(x) + np.linalg.norm(anchor))

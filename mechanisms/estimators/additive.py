@@ -92,10 +92,10 @@ class PrivateAdditiveTreeClassifier(
     Privacy: (epsilon, delta)-differential privacy for card and tree together by basic composition (Dwork and
     Roth 2014, theorem B.1), for data sets that differ by *replacing one record*; n, the schema and the
     classes are public. What ``PrivateHalfspaceClassifier`` and ``PrivateTreeClassifier`` leave outside their
-    guarantees is outside this one.
+    guarantees is outside this guarantee.
 
     Args:
-        epsilon: privacy budget of both together, > 0 and finite.
+        epsilon: privacy budget of card and tree together, > 0 and finite.
         delta: delta of the card, in (0, 1), or "auto" for 1/n^2.
         max_depth: the largest depth of the tree, as for ``PrivateTreeClassifier``.
         schema: a ``Schema``, a dict, or a path to a TOML or JSON file. None infers bounds and categories from
@@ -208,7 +208,7 @@ class PrivateAdditiveTreeClassifier(
         return AdditivePlan(*plans, self._spend(plans[0].spend, plans[1].spend))
 
     def _spend(self, card: PrivacySpend, tree: PrivacySpend) -> PrivacySpend:
-        """Return the spend of both, by basic composition."""
+        """Return the spend of card and tree, by basic composition."""
         notes = f"the card at epsilon = {card.epsilon:.4g}", card.note, f"the tree at {tree.epsilon:.4g}"
         return replace(
             card,

@@ -24,7 +24,7 @@ class AdditiveCard:
     Attributes:
         card, tree: the printable card and tree.
         unit: the score of a point.
-        spend: the privacy spend of both.
+        spend: the privacy spend of card and tree.
     """
 
     card: Card

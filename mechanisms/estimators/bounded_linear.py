@@ -182,8 +182,8 @@ class PrivateLogisticRegression(Probabilities, _PrivateLinearClassifier, Summari
         person, records_per_person: as for ``PrivateHalfspaceClassifier``.
         limits: time limit of all releases together, progress callback and cancellation.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused. A fit that would overdraw the budget is refused. It requires that all
-            public facts are declared.
+            when records are refused. A fit that would overdraw the budget is refused. A ledger requires
+            that all public facts are declared.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:
@@ -301,11 +301,11 @@ class PrivateLinearRegression(LinearRegressor, Summarised):
     bounded separately (``norm="linf"``).
 
     Intervals: from the release of sufficient statistics, ``summary`` computes confidence intervals of the
-    coefficients of least squares, of their combinations and of mean labels, without further cost. They
-    include both the noise and the sampling of the records, and are about records *clipped* as the fit clips
-    them. They assume that all residuals have the same variance, unless ``errors="robust"``. With
-    ``max_features`` there are none: the same records choose the columns, and intervals would ignore that
-    choice.
+    coefficients of least squares, of their combinations and of mean labels, without further cost. The
+    intervals include both the noise and the sampling of the records, are about records *clipped* as the fit
+    clips them, and assume that all residuals have the same variance, unless ``errors="robust"``. With
+    ``max_features`` there are no intervals: the same records choose the columns, and intervals would ignore
+    that choice.
     """
 
     label_range: tuple[float, float] | None

@@ -136,7 +136,7 @@ def _start(card: Card | ClassCard) -> str:
 
 
 def _missing(card: Card | ClassCard, other: Card | ClassCard) -> tuple[str, ...]:
-    """Return the names of the columns with points on a card and none on the other."""
+    """Return the names of the columns with points on a card and none on another card."""
     there = {column.name for column in other.columns}
     return tuple(column.shown for column in card.columns if column.name not in there)
 

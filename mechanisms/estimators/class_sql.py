@@ -24,9 +24,9 @@ def class_statement(
 ) -> str:
     """Return a SELECT that adds the points of each class, ``points_LABEL``, and the prediction.
 
-    Both are NULL for records that ``predict`` refuses. If a declared column, or one of ``others``, has the
-    name of an added column, in upper or lower case, a number is appended to the added name. The result also
-    has a column ``privopt_...`` for each class, with the integers that are compared.
+    Points and prediction are NULL for records that ``predict`` refuses. If a declared column, or one of
+    ``others``, has the name of an added column, in upper or lower case, a number is appended to the added
+    name. The result also has a column ``privopt_...`` for each class, with the integers that are compared.
 
     Raises:
         InvalidInputError: as ``points_expression``.

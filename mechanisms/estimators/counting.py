@@ -29,9 +29,9 @@ _UNDECLARED = (
     "records counted by an engine or workers need a declared schema and declared classes: nothing is "
     "inferred from them, and regression needs a table in memory"
 )
-# Data frames with at least this many records are reduced to counts of distinct records before a linear model
-# is fitted, at the cost of a few passes over them. Tables with a column of more codes than the second number
-# are not, as hardly any two of their records are equal.
+# Data frames with at least _LONG records are reduced to counts of distinct records before a linear model is
+# fitted, at the cost of a few passes over the records. Tables with a column of more than _MOST_CODES codes
+# are not reduced, as hardly any two of their records are equal.
 _LONG, _MOST_CODES = 100_000, 4096
 
 

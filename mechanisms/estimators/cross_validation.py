@@ -2,8 +2,8 @@
 
 Each of these fits is booked separately. If the budget refused a fit after others were booked,
 ``error_score`` would turn the refusal into NaN. scikit-learn does not tell an estimator how many fits there
-will be, so this module reads the number from the stack frames of the call that clones the estimator. It is a
-convenience: if the call is not recognised, each fit is still refused when it would overdraw the budget.
+will be, so this module reads the number from the stack frames of the call that clones the estimator. This
+is a convenience: if the call is not recognised, each fit is still refused when it would overdraw the budget.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ class ExpectedIntervals:
         """Check that a coefficient has this name.
 
         Raises:
-            InvalidInputError: no coefficient has it.
+            InvalidInputError: no coefficient has this name.
         """
         if name not in self.names:
             raise InvalidInputError(

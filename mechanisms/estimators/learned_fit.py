@@ -193,7 +193,7 @@ def fit_with_learned_schema(
 
     Args:
         estimator: an unfitted estimator of this package, with classes (or label range) declared and with
-            schema None. It is not changed. If it has no parameter delta, the total delta is 1/n^2.
+            schema None; it is not changed. Without a parameter delta, the total delta is 1/n^2.
         X: a data frame (pandas, polars, pyarrow) or a mapping of columns, in memory; or an Ibis table.
         y: labels, shape (n,); for an Ibis table the name of the label column.
         share: the schema's share of the budget, in (0, 1), measured in mu^2 of Gaussian differential privacy.

@@ -35,8 +35,8 @@ def choose_model(n_records: int, epsilon: float, *, classes: int = 2, ranking: b
 
     A tree branches on a few columns and is drawn from a finite set, so it predicts labels well even if
     records times epsilon are few. A card weighs all columns; it ranks records better, but needs more records
-    or a larger epsilon. The sum of both shares epsilon between them. For ranking, it is best in between: a
-    tree alone is better for small epsilon, a card alone for large epsilon.
+    or a larger epsilon. The sum of card and tree shares epsilon between them. For ranking, the sum is best
+    for medium epsilon, a tree alone for small epsilon, and a card alone for large epsilon.
 
     Args:
         n_records: number of records, public.

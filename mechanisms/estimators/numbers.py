@@ -82,8 +82,8 @@ def rules_for_lines(schema: Schema, constraints: Sequence[Constraint]) -> bool:
     """Return whether bounds on points, in constraints or columns, have another meaning for bins than lines.
 
     For a line they bound the points that a number gains from ``zero`` to ``one``; for bins they bound the
-    points of a record. Both are the same if lines within the bounds give records exactly the points within
-    the bounds.
+    points of a record. Both meanings are the same if lines within the bounds give records exactly the points
+    within the bounds.
     """
     found = (*constraints, *rules_of(schema.columns, schema.rules))
     for column, kind in zip(point_columns(schema.columns), schema.columns, strict=True):

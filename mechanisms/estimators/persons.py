@@ -255,7 +255,7 @@ def _plan_to_learn(estimator: BookedEstimator, persons: Unread[Any], delta: floa
 def _planned_fit(
     estimator: BookedEstimator, persons: Unread[Any], budget: PersonBudget, notions: tuple[str, ...]
 ) -> RecordFit | None:
-    """Return a fit to places, with a record's budget in one of ``notions``; None if its spend has another."""
+    """Return a fit to places, a record's budget in one of ``notions``; None if its spend is in another."""
     model = of_record(estimator, budget, _notion(notions))
     with warnings.catch_warnings():  # the fit will warn again
         warnings.simplefilter("ignore")

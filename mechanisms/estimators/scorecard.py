@@ -176,8 +176,8 @@ class PrivateHalfspaceClassifier(
             covers all records of nine tenths of the persons (``RecordsPlan``); see ``records_per_person_``.
         limits: time limit, progress callback and cancellation of the solve.
         ledger: a ``Ledger``, its path or URL: the spend is booked before a record is read, and stays booked
-            when records are refused. A fit that would overdraw the budget is refused. It requires a declared
-            schema and declared classes.
+            when records are refused. A fit that would overdraw the budget is refused. A ledger requires a
+            declared schema and declared classes.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
 
     Attributes:

@@ -44,7 +44,7 @@ _MOST_GRID_POINTS = 1000
 def points_expression(schema: Schema, points: Sequence[int]) -> str:
     """Return SQL for the sum of points times the schema's denominator, which is an integer.
 
-    It is NULL for records that ``predict`` refuses.
+    The expression is NULL for records that ``predict`` refuses.
 
     Raises:
         InvalidInputError: a number with more than 1,000 grid points, a custom column type, or text that SQL

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 # Oracle that draws trees and rule lists.
 _ORACLE = "branching"
 # Tables in memory are first reduced to counts of distinct records if records outnumber the possible distinct
-# ones, whose number follows from public facts, by at least this factor.
+# records by at least this factor. The number of possible records follows from public facts.
 _SHARED = 4
 
 
@@ -402,7 +402,7 @@ class _PrivateBranchingClassifier(
 
     @once_released
     def risks_at(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the risk of the second of two classes at scores: that in the leaf with the nearest score."""
+        """Return the risk of the second of two classes at scores, from the leaf with the nearest score."""
         assert self.risk_ is not None
         known = self._leaf_scores()
         nearest = np.argmin(np.abs(np.ravel(scores)[:, None] - known[None, :]), axis=1)
@@ -587,7 +587,7 @@ class PrivateRuleListClassifier(_PrivateBranchingClassifier):
 def _rows(X: Any, labels: NDArray[Any], predicates: Predicates, classes: NDArray[Any]) -> _Rows:
     """Return the records of a table in memory as values of predicates.
 
-    If there are far more records than possible distinct ones (``_SHARED``), count the distinct ones first.
+    If there are far more records than possible distinct records (``_SHARED``), count distinct records first.
     """
     index = class_indices(labels, classes)
     codes = predicates.coarse.codes(X)

@@ -15,9 +15,9 @@ Floats = NDArray[np.float64]
 # Let q be n mu per feature, divided by the ratio of the weights. Up to this q, a logistic fit without weights
 # whose threshold is then moved ranked records better than a fit with weighted losses, whose noise grows with
 # the largest weight. Measured on synthetic tables, some with interactions and curves that the model lacks,
-# for ratios from 3 to 60: its AUC was higher by .041, .009, .004 and .001 for q up to 10, 20, 40 and 70
-# (standard errors .004, .001, .0005, .0002), and by less than .001 for larger q, without better balanced
-# accuracy.
+# for ratios from 3 to 60: the AUC of the fit without weights was higher by .041, .009, .004 and .001 for q up
+# to 10, 20, 40 and 70 (standard errors .004, .001, .0005, .0002), and by less than .001 for larger q, without
+# better balanced accuracy.
 _PER_RATIO = 60.0
 
 
