@@ -168,7 +168,7 @@ def _lattice(kind: Any) -> IntegerLattice:
 
 
 def _halfspace(kind: Any, n: int, epsilon: float, run: int) -> Measured:
-    """Measure the 0/1 loss of integer weights on the records of ``_adult``; that of a constant is 0.5."""
+    """Measure the 0/1 loss of integer weights on the records of ``_adult``; a constant has loss 0.5."""
     _, X, y = _adult(n)
     plan = kind.plan(ZeroOneHalfspace, _lattice(kind), epsilon=epsilon, delta=DELTA)
     w = plan.release(_prepared(kind, n), NoiseSource(insecure_seed=run)).point

@@ -6,7 +6,7 @@ Writes ``exact-draws.csv`` (a line per draw, appended as the draw finishes: an i
 ``exact-draws.md`` (tables) and ``exact-draws.png`` (share of draws finished against time). ``privopt
 compare-oracles`` compares minimisers.
 
-Each combination of law, lattice and epsilon runs in a process of its own, one process after another, so that
+Each combination of law, lattice and epsilon runs in a separate process, one process after another, so that
 its peak memory is measured alone; kernels are compiled before the clock starts. The time of the first draw at
 an epsilon includes everything that is prepared for that epsilon, the times of later draws do not: the table
 has both.

@@ -3,7 +3,7 @@
     python -m privopt.experiments.engines [--rows N] [--repeats K] [--folder DIR] [--output DIR]
 
 DuckDB makes Parquet files of synthetic records and groups them; Dask adds up an array of numbers. Every
-measurement has a process of its own, so that its peak memory is measured alone; its baseline runs just before
+measurement has a separate process, so that its peak memory is measured alone; its baseline runs just before
 it, in another process. Results are kept as they come: the same command resumes an interrupted run.
 """
 
@@ -85,7 +85,7 @@ class Measured:
             gradient, the time of a gradient after a first one.
         work: processor seconds of the process, which other load of the machine hardly changes.
         plain, plain_work: ``seconds`` and ``work`` of the baseline.
-        peak: peak resident memory of the process in MB, libraries included; with workers, that of the client.
+        peak: peak resident memory of the process in MB, libraries included; with workers, the client's.
         first: seconds of the warm-up, which imports libraries and loads compiled code.
     """
 

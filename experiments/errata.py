@@ -538,7 +538,7 @@ def drawn_by_class(losses: Floats) -> Floats:
 
 
 def a_loss_for_all_the_rest() -> Demonstration:
-    """Tabulate the probability to draw the informative columns, by exact draws and by those of the code.
+    """Tabulate the probability to draw the informative columns, by exact draws and by the code's draws.
 
     The code replaces the losses of all subsets but the R best by the largest loss of these R.
     """
@@ -554,8 +554,8 @@ def a_loss_for_all_the_rest() -> Demonstration:
 def found_among_signs(p: int, s: int, n: int, most: int) -> tuple[float, float]:
     """Return the probabilities of the informative columns in exact draws and in the code's, at epsilon = 1.
 
-    The p columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s of them, so
-    that a subset that lacks k of these has R = .04 n k: subsets are counted by k.
+    The p columns are orthogonal signs (of a Hadamard matrix, say) and y is .2 times the sum of s columns, so
+    that a subset that lacks k of these s has R = .04 n k: subsets are counted by k.
 
     Args:
         most: the number of best subsets to which the code gives their own losses.

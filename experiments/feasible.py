@@ -172,7 +172,7 @@ def _models(epsilon: float, task: Task) -> dict[str, Any]:
 
 
 def units() -> list[Unit]:
-    """Return all tables, those of few records first; the fewer records, the more draws."""
+    """Return all tables by number of records, ascending; the fewer records, the more draws."""
     found = [Unit(0, 0, rows, run) for rows in ADULT_ROWS for run in range(_runs(rows))]
     for columns, levels in SHAPES:
         for rows in ROWS:
@@ -225,7 +225,7 @@ def _loss(found: pd.DataFrame) -> str:
 def overview(lines: pd.DataFrame) -> pd.DataFrame:
     """Tabulate, per table and rows, the AUC of cards at each epsilon and of a fit without privacy, and costs.
 
-    The fit without privacy is a logistic regression; seconds and memory are those of cards.
+    The fit without privacy is a logistic regression; seconds and memory are for cards.
     """
     rows = []
     for (table, features, n), group in lines.groupby(["table", "features", "rows"], sort=False):

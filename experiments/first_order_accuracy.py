@@ -64,7 +64,7 @@ MECHANISMS = (
 )
 # Mechanisms with thousands of steps get fewer draws, so that the page takes minutes.
 SLOW, SLOW_DRAWS = ("dp-gd", "dp-pgd", "dp-svrg", "dp-svrg++"), 3
-_TRAIN = 50_000  # number of training records of Covertype; the others are the test set
+_TRAIN = 50_000  # number of training records of Covertype; the other records are the test set
 # features -> -1 or +1
 Predictor = Callable[[NDArray[np.float64]], NDArray[np.int64]]
 

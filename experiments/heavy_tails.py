@@ -4,7 +4,7 @@
 
 ``heavy-tails.csv`` keeps the results of finished parts: the same command resumes an interrupted run. It then
 writes ``heavy-tails.md``. ``--tables`` is a folder into which statsmodels and plotnine are unpacked, for
-medical costs and prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are those of
+medical costs and prices: ``pip install --no-deps --target FOLDER statsmodels plotnine``. Times are from
 one machine in one run: only their ratios are meaningful. Neighbours: replace-one, n public.
 """
 
@@ -130,7 +130,7 @@ def _growth(way: Callable[[], object]) -> int | None:
 
     The operating system counts, so that memory of compiled code is included; tracemalloc would leave it out.
     The peak is reset first. ``resource.getrusage`` would not do: it has the peak since the process began, or
-    that of its parent.
+    the peak of the parent process.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")

@@ -61,7 +61,7 @@ class Line:
         kind: the kind of intervals, such as ``PLAIN``.
         about: what the quantity is: a coefficient, a contrast of two coefficients, a prediction, or the
             difference between models of two draws.
-        given: the number of draws with intervals; in the others intervals are refused.
+        given: the number of draws with intervals; in the other draws intervals are refused.
         covered: the number of intervals that contain the value in the population.
         clear, clear_covered: the number of draws with intervals whose signal is at least the noise, and the
             number of their intervals that contain the value.
@@ -119,7 +119,7 @@ class Design:
         bounds: lows and highs of the columns, for dp-statsmodels, which takes numbers in [-1, 1]; None if the
             columns are in that range.
         model: weights and constant of the logistic model that draws classes; None for a regression, whose
-            true values are those of least squares in the population.
+            true values are the weights of least squares in the population.
     """
 
     name: str
@@ -456,7 +456,7 @@ def beyond_chance(some: pd.DataFrame, lines: int) -> pd.Series[bool]:
 
 
 def verdicts(frame: pd.DataFrame) -> str:
-    """Say of each kind how many coverages are in 93 to 97%, and whether chance explains the others."""
+    """Say of each kind how many coverages are in 93 to 97%, and whether chance explains the other ones."""
     frame = judged(frame[~frame["kind"].isin([PEER, PEER_REPLACED])])
     said = []
     for (kind, about), some in frame.groupby(["kind", "about"], sort=False):
@@ -489,7 +489,7 @@ def hidden(frame: pd.DataFrame) -> str:
 
 
 def _beside(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Return the lines of coefficients of least squares, joined to those of dp-statsmodels of a kind."""
+    """Return the lines of coefficients of least squares, joined to dp-statsmodels' lines of a kind."""
     frame = frame[frame["about"] == COEFFICIENT]
     by = ["design", "epsilon", "quantity"]
     ours = frame[(frame["kind"] == PLAIN) & (frame["given"] >= _FEW)]
@@ -500,7 +500,7 @@ def _beside(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def peers(frame: pd.DataFrame) -> str:
-    """Tabulate widths in units of those of dp-statsmodels, and the coverage of dp-statsmodels."""
+    """Tabulate widths in units of dp-statsmodels' widths, and the coverage of dp-statsmodels."""
     replaced, added = _beside(frame, PEER_REPLACED), _beside(frame, PEER)
     rows = []
     for (design, epsilon), some in replaced.groupby(["design", "epsilon"], sort=False):
@@ -520,7 +520,7 @@ def peers(frame: pd.DataFrame) -> str:
 
 
 def widths(frame: pd.DataFrame) -> str:
-    """Say whether intervals are at most as wide as those of dp-statsmodels."""
+    """Say whether intervals are at most as wide as dp-statsmodels' intervals."""
     said = []
     for kind in (PEER_REPLACED, PEER):
         found = judged(_beside(frame, kind))

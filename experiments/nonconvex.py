@@ -4,7 +4,7 @@
 
 Writes ``nonconvex.md``, ``nonconvex.csv`` (a line per measure and draw, appended as draws finish: an
 interrupted run resumes) and the pictures. All data are synthetic and the noise is seeded, so that a run can
-be reproduced; times are those of one machine in one run. ``--quick`` measures fewer settings.
+be reproduced; times are from one machine in one run. ``--quick`` measures fewer settings.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def saddles() -> dict[str, Planted]:
     return {problem.name: problem for problem in found}
 
 
-_LEAST = {"sigmoid, d = 3": 0.25}  # the infimum of F, which is not attained; the others attain 0
+_LEAST = {"sigmoid, d = 3": 0.25}  # the infimum of F, which is not attained; other problems attain 0
 # Radii of balls that contain the minima, for mechanisms that need a set; the sigmoid problem has no minimum.
 _RADIUS = {"quartic, d = 2": 1.2, "phase retrieval, d = 3": 1.2, "factorisation, 3 x 2": 1.6}
 SADDLED: dict[str, type[Any]] = {

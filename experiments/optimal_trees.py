@@ -4,7 +4,7 @@
 
 Trees are drawn with probability proportional to exp(-beta errors). As beta grows, the expected number of
 errors tends to the smallest number of any tree. STreeD (van der Linden, de Weerdt and Demirovic 2023; the
-package pystreed) finds that number by dynamic programming. Tables and questions are those of
+package pystreed) finds that number by dynamic programming. Tables and questions are as in
 ``privopt.experiments.trees``; trees have up to three levels, or up to two on tables with more than 200
 questions. ``optimal-trees.csv`` keeps each result as it comes: an interrupted run resumes.
 """

@@ -2,7 +2,7 @@
 
     python -m privopt.experiments.planning --output FOLDER [--environments FOLDER] [--splits 3]
 
-Tables: Adult, those of ``privopt.experiments.scorecards`` that ``--environments`` has, and synthetic ones
+Tables: Adult, the ones of ``privopt.experiments.scorecards`` that ``--environments`` has, and synthetic ones
 with independent columns. Each model is fitted to random records of one half of a table and measured on the
 other, for several numbers of records and epsilons. ``planning.csv`` keeps the results of finished cells: an
 interrupted run resumes. The constants of the bands are fitted to these results and written to

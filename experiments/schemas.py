@@ -178,7 +178,7 @@ def _packaged(name: str, environments: Path) -> Table:
 
 
 def _made(columns: int) -> Table:
-    """Make 40,000 records of numbers in several shapes; the label depends on all of them, not linearly."""
+    """Make 40,000 records of numbers in several shapes; the label depends on all columns, not linearly."""
     rng, n = np.random.default_rng(columns), 40_000
     latent = rng.normal(size=(n, columns))
     logit = (latent[:, ::2] - np.abs(latent[:, 1::2]) + 0.8).sum(axis=1) * 1.5 / math.sqrt(columns)

@@ -13,7 +13,7 @@ What is missing is left out. Nothing of the tables is copied.
 For each seed a table is split into random halves: models are fitted to one half and measured on the other.
 Categories and bounds of numbers are declared from the whole table, which is public; bounds are rounded
 outwards. ``scorecards.csv`` keeps the results of finished cells: an interrupted run resumes. ``--speed``
-times first fits to random tables instead, each in a process of its own, and draws the times.
+times first fits to random tables instead, each in a separate process, and draws the times.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EPSILONS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _FEW = 12  # largest number of distinct values that are declared as categories
 # Budgets at which results vary most have all splits; the other budgets have the first ``FIRST_SPLITS`` only.
 NOISY, FIRST_SPLITS = (0.1, 0.3, 1.0), 10
-# Mechanisms of linear models to compare with the automatic one; a card should be near the best of them.
+# Mechanisms of linear models to compare with the automatic one; a card should be near the best mechanism.
 LINEAR_MECHANISMS = ("sufficient-statistics", "objective-perturbation", "dp-gd")
 LATTICE_MECHANISMS = ("exponential", "rspm", "opdisc")
 SEARCHED = (0.1, 1.0, 10.0)  # epsilons

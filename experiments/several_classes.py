@@ -38,7 +38,7 @@ _MOMENTS = "sufficient-statistics"
 
 @dataclass(frozen=True)
 class Task:
-    """Records with classes 0, 1, ...; ``trained`` of the records are for training, the others held out."""
+    """Records with classes 0, 1, ...; ``trained`` of the records are for training, the rest held out."""
 
     name: str
     records: pd.DataFrame

@@ -43,7 +43,7 @@ Floats = NDArray[np.float64]
 class Task:
     """Records with a public bound on row norms; labels are numbers in [0, 1], or classes 0 and 1.
 
-    The first three quarters are for training, the others for the test.
+    The first three quarters are for training, the last quarter for the test.
     """
 
     name: str

@@ -3,14 +3,14 @@
     python -m privopt.experiments.trees --output FOLDER [--environments FOLDER [--build]] [--splits 10]
         [--epsilon 0.1 --epsilon 1] [--shard K/N] [--speed]
 
-The tables are those of ``privopt.experiments.scorecards``, and 20,000 records of Covertype, Lodgepole Pine
-against the others. ``--build`` creates in the folder ``--environments`` the environments of that program,
-one of which has the tables, and one for each other package: ``interpret`` (interpret-core, for DP-EBM),
-``diffprivlib``, ``privatree`` (the published code of PrivaTree, cloned into its folder ``published``) and
-``earlier`` (this package at commit 10feeddd, for its card; it needs a git checkout). Missing packages are
-left out.
+The tables are the ones of ``privopt.experiments.scorecards`` and 20,000 records of Covertype, Lodgepole Pine
+against the other types. ``--build`` creates in the folder ``--environments`` the environments of
+``privopt.experiments.scorecards``, one of which has the tables, and one for each other package: ``interpret``
+(interpret-core, for DP-EBM), ``diffprivlib``, ``privatree`` (the published code of PrivaTree, cloned into its
+folder ``published``) and ``earlier`` (this package at commit 10feeddd, for its card; needs a git checkout).
+Missing packages are left out.
 
-For each seed a table is split at random: models are fitted to 70% of the records and measured on the others.
+For each seed a table is split at random: models are fitted to 70% of the records and measured on the rest.
 Categories and bounds of numbers are declared from the whole table, which is public. ``trees.csv`` keeps the
 results of every finished cell (table, split and package): an interrupted run resumes. ``--speed`` times fits
 to synthetic records instead.
@@ -328,7 +328,7 @@ def targets(lines: pd.DataFrame, halves: pd.DataFrame) -> pd.DataFrame:
     """Tabulate targets, measured values, and whether each target holds.
 
     Args:
-        lines: the lines of the tables on which all models were measured, including those of ``chosen``.
+        lines: the lines of the tables on which all models were measured, including the models of ``chosen``.
         halves: the lines of the tables ``HALVES`` and ``FEW``.
     """
     metrics = ["balanced_accuracy", "auc"]

@@ -2,7 +2,7 @@
 
     python -m privopt.experiments.tuning --output FOLDER [--environments FOLDER] [--splits 10]
 
-The tables are Adult, and those of ``privopt.experiments.scorecards`` that ``--environments`` has. Each is
+The tables are Adult and the ones of ``privopt.experiments.scorecards`` that ``--environments`` has. Each is
 split into random halves: models are fitted to at most 8,000 records of one half and measured on the other.
 Every fit and every search has epsilon 1 in total and delta 1/n^2. ``tuning.csv`` keeps the results of
 finished splits: an interrupted run resumes.

@@ -117,7 +117,7 @@ def _zeros_and_ones(places: list[Any], width: int) -> Any:
 
 
 def _labels(scores: Floats, share: float, rng: np.random.Generator) -> Floats:
-    """Draw logistic labels, with an intercept that makes a share ``share`` of them positive on average."""
+    """Draw logistic labels, with an intercept by which the share ``share`` is positive on average."""
     middle = brentq(lambda c: float(np.mean(expit(scores - c))) - share, -100, 100)
     return (rng.random(len(scores)) < expit(scores - middle)).astype(np.float64)
 

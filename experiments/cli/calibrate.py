@@ -66,7 +66,7 @@ KNOWN = (
     *("auto", *SCORECARD_MECHANISMS, *RISK_MECHANISMS, *ROBUST_FITS),
     *(*ESTIMATES, SubsetPlan.name, *RELEASES),
 )
-# Options that only some mechanisms take, those of `privopt estimate` among them, and their flags.
+# Options that only some mechanisms take, the ones of `privopt estimate` included, and their flags.
 _PARTICULAR = {"moment": "--moment", "mean_range": "--range", "subsets": "--subsets"}
 # With this bound on gradients, a name means the mechanism of ``ROBUST_MECHANISMS`` itself.
 _KNOWN_MOMENTS = {"robust-gd": "moment", "robust-sgd": "moment", "trimmed-gd": "mean_range"}

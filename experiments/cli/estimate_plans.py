@@ -19,7 +19,7 @@ from privopt.problems.discrete.halfspace import ZeroOneHalfspace
 from privopt.problems.discrete.lattice import IntegerLattice
 from privopt.problems.errors import InvalidInputError, did_you_mean
 
-# The options of each mechanism beside those of all: required ones, then optional ones.
+# The options of each mechanism beside the options of all mechanisms: required ones, then optional ones.
 _TAKES: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     {
         RobustMean.name: (("moment",), ("columns",)),
@@ -37,7 +37,7 @@ _OPTION = {"mean_range": "--range", "json_file": "--json", "as_json": "--json", 
 
 
 def check_options(context: typer.Context, always: frozenset[str]) -> None:
-    """Check that the mechanism exists, its required options are given, and no option that it does not take.
+    """Check that the mechanism exists, its required options are given, and only options that it takes.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.
@@ -54,7 +54,7 @@ def check_options(context: typer.Context, always: frozenset[str]) -> None:
 
 
 def check_facts(context: typer.Context, needed: Collection[str], taken: Collection[str]) -> None:
-    """Check that the options that a mechanism needs are there, and none that it does not take.
+    """Check that all options that a mechanism needs are given, and only options that it takes.
 
     Raises:
         InvalidInputError: naming them.

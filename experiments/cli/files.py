@@ -124,7 +124,7 @@ class PaidFile:
 
 @contextmanager
 def paid_files(save: Path | None, report: Path | None) -> Iterator[tuple[PaidFile, PaidFile | None]]:
-    """Reserve the file of a result (--save), and that of a full report (--json) if one is asked for."""
+    """Reserve the file of a result (--save), and the file of a full report (--json) if one is asked for."""
     with ExitStack() as files:
         kept = files.enter_context(PaidFile(save, "--save"))
         yield kept, None if report is None else files.enter_context(PaidFile(report, "--json"))

@@ -70,7 +70,7 @@ def robust_loss(options: Mapping[str, Any]) -> str:
 def linear_constructor(options: Mapping[str, Any]) -> Callable[..., LinearModel]:
     """Return a constructor of linear models of bounded records, with the options of a command.
 
-    The bound on row norms is that of the schema unless another is declared. The norm is l2; for dp-fw-l1
+    The bound on row norms is the schema's unless another bound is declared. The norm is l2; for dp-fw-l1
     and screened-statistics it is linf, which determines their noise.
 
     Raises:

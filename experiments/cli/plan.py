@@ -163,7 +163,7 @@ def show(
 
 
 def _subset_calibrated(schema: Schema, records: int, epsilon: float, size: int, delta: float | str) -> str:
-    """Return how "auto" chooses features, and the command that plans a draw of them with half of epsilon."""
+    """Return how "auto" chooses features, and the command that plans drawing them with half of epsilon."""
     mu = gaussian_mu(epsilon, public_delta(delta, records))
     moments, reason = by_moments(schema.n_features, size, epsilon, mu)
     if len(schema.columns) < schema.n_features:

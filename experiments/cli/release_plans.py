@@ -117,7 +117,7 @@ _OWN = ("schema", "max_depth", "candidates", "types", "cuts")
 
 
 def owners() -> dict[str, tuple[str, ...]]:
-    """Return, for every option that only these releases take, which of them take it."""
+    """Return, for every option that only these releases take, which releases take it."""
     return {
         option: tuple(name for name, made in RELEASES.items() if option in (*made.needed, *made.taken))
         for option in _OWN

@@ -50,7 +50,7 @@ class Entry(NamedTuple):
 class Solve:
     """One solve: value of the answer, or NaN; whether the solver claims to be finished; processor seconds.
 
-    Seconds are those of this process and of its child processes that have ended.
+    Seconds are spent by this process and by its child processes that have ended.
     """
 
     workload: str

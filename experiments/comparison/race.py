@@ -202,7 +202,7 @@ def _all(missing: dict[str, list[Instance]], limit: float, jobs: int) -> Iterato
 
 
 def _until_done(found: queue.SimpleQueue[Finding | BaseException | None], runners: int) -> Iterator[Finding]:
-    """Yield what runners find until each has put None; raise an exception that one of them has put."""
+    """Yield what runners find until each has put None; raise an exception that a runner has put."""
     while runners:
         finding = found.get()
         if finding is None:
@@ -244,7 +244,7 @@ def _survived(
 
 
 class Stage(Enum):
-    """Stages of a runner; each has a time limit of its own."""
+    """Stages of a runner; each stage has its own time limit."""
 
     WARM_UP = "warming up"
     BUILD = "building"
@@ -393,7 +393,7 @@ class Spent:
 
 
 def processor_limits(spent: Spent, seconds: float) -> Limits:
-    """Return a limit of processor time and a larger one of clock time, or the latter alone, not larger."""
+    """Return limits of processor time and, larger, of clock time; or of clock time alone, ``seconds``."""
     if not spent.known:
         return Limits(seconds=seconds)
     return Limits(seconds=_CLOCK * seconds, cancelled=lambda: spent.soon() > seconds)

@@ -81,7 +81,7 @@ def _time(solves: pd.DataFrame) -> pd.Series[float]:
 def _groups(solves: pd.DataFrame) -> dict[str, list[str]]:
     """Return the names of the oracles of each panel, by its title.
 
-    Models of rows have panels of their own, with the native search beside them for comparison.
+    Models of rows have separate panels, which show the native search too, for comparison.
     """
     names = list(dict.fromkeys(solves["oracle"]))
     rows = [name for name in names if name.endswith(":rows")]

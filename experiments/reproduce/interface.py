@@ -126,7 +126,7 @@ def held(count: int, of: int) -> Agreement:
 
 
 def stem(name: str, quick: bool) -> str:
-    """Return the stem of a figure's file names; those of quick runs end in -quick."""
+    """Return the stem of a figure's file names; it ends in -quick for quick runs."""
     return f"{name}-quick" if quick else name
 
 

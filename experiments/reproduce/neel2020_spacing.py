@@ -90,7 +90,7 @@ def _panel(d: int) -> str:
 
 @lru_cache(maxsize=4)
 def records(d: int, n: int) -> Table:
-    """Draw records with integer features, and labels by a threshold of unit norm, 10% of them flipped."""
+    """Draw records with integer features, and labels by a threshold of unit norm, 10% of labels flipped."""
     rng = np.random.default_rng(d)
     X = rng.integers(-_LARGEST, _LARGEST + 1, (_ROWS, d))
     direction = rng.normal(size=d)
@@ -206,7 +206,7 @@ def _convex_bound(plan: OPSamp, problem: HingeHalfspace) -> float:
     By convexity the loss of the mean of m answers is at most the mean of their losses. The answer w under a
     tilt s loses at most <s, w - v> <= D |s|_1 more than the best point v, D the width of the domain, and the
     gap alpha of the oracle. For a centred exponential s of rate 1, |s| has mean 2 / e and variance
-    1 - 4 / e^2; the mean over m d of them is bounded by Chebyshev. Laplace noise z adds at most n G |z|_2, G
+    1 - 4 / e^2; the mean of m d such |s| is bounded by Chebyshev. Laplace noise z adds at most n G |z|_2, G
     the Lipschitz constant of the loss of a record.
     """
     mean, d = plan.mean, problem.lattice.dimension

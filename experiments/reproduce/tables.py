@@ -96,7 +96,7 @@ class Power:
 
     @property
     def inverted(self) -> Power:
-        """The power of 1/x, if this one is that of x."""
+        """The power of 1/x, if this is the power of x."""
         return Power(-self.slope, -self.high, -self.low)
 
     def costs_at_most(self, bound: float) -> Agreement:
@@ -111,10 +111,10 @@ class Power:
 
 
 def earned(agreement: Agreement, better: int, of: int) -> Agreement:
-    """Lower an agreement if results beat those of a constant at only ``better`` of ``of`` settings.
+    """Lower an agreement if results beat a constant at only ``better`` of ``of`` settings.
 
-    Claims on ratios and on slow growth hold for a constant, too: they agree in part if results beat it at
-    some settings only, and not at all if at none.
+    Claims on ratios and on slow growth hold for a constant, too: they agree in part if results beat the
+    constant at some settings only, and not at all if at none.
     """
     if better == of or agreement is Agreement.NO:
         return agreement

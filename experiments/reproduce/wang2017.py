@@ -394,8 +394,8 @@ def printed_rounds(facts: RiskFacts, l2: float, epsilon: float) -> tuple[int, ..
     """Return the inner steps of each epoch by Theorems 4.2 and 4.4; constants, which these omit, are 1.
 
     Strongly convex: T = log(n^2 epsilon^2 l2 / (p G^2 ln(1/delta))) epochs of m = 8 (L + l2) / l2 steps, the
-    least that the condition of convergence allows at our step. Convex: epochs of 2, 4, 8, ... steps, log(n
-    epsilon / (G sqrt(p ln(1/delta)))) of them.
+    least that the condition of convergence allows at our step. Convex: log(n epsilon / (G sqrt(p
+    ln(1/delta)))) epochs of 2, 4, 8, ... steps.
     """
     ratio = (facts.n_records * epsilon / facts.gradient_bound) ** 2 / (facts.dimension * -math.log(DELTA))
     if l2 > 0:

@@ -30,7 +30,7 @@ FEATURES, _DIMENSIONS = "sigmoid link, against p", (4, 16, 64)
 DELTA, EPSILON = 1e-6, 1.0
 _LINK_FEATURES, _LINK_NORM, _LINK_REACH = 4, 1.6, 1.2
 _PAIRS = 10
-_SPREAD = 0.75  # the least positive eigenvalue of X'X / n, as a share of that of E X'X / n: an assumption
+_SPREAD = 0.75  # the least positive eigenvalue of X'X / n over E X'X / n's: an assumption
 
 
 @dataclass(frozen=True)

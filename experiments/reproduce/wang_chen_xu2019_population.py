@@ -209,7 +209,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _rate(frame: pd.DataFrame, theorem: Theorem, loss: str, of: str, curve: str) -> Verdict:
-    """Judge a power by that of the bound at the same levels; they count where zero weights are worse."""
+    """Judge a power by the bound's power at the same levels; levels count where zero weights are worse."""
     here = frame[(frame["panel"] == _panel(theorem, loss, of)) & (frame["curve"] == curve)]
     excess = here[here["measure"] == EXCESS]
     power, bound = power_law(excess), _bound_power(theorem, of, excess)
@@ -237,7 +237,7 @@ def _bound_power(theorem: Theorem, of: str, excess: pd.DataFrame) -> float:
 
 
 def _better(here: pd.DataFrame) -> tuple[int, int]:
-    """Count levels where the mean excess is below that of zero weights."""
+    """Count levels where the mean excess is below the excess of zero weights."""
     risk = here.groupby(["measure", "level"])["value"].mean()
     return int((risk[EXCESS] < risk[START]).sum()), len(risk[EXCESS])
 

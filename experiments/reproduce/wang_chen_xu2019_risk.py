@@ -183,7 +183,7 @@ def _rate(
     bound: Callable[[Vector], Vector],
     panel: str = _RECORDS,
 ) -> Verdict:
-    """Judge a power by that of the bound at the same levels; they count where zero weights are worse."""
+    """Judge a power by the bound's power at the same levels; levels count where zero weights are worse."""
     here = frame[(frame["panel"] == panel) & (frame["curve"] == curve)]
     values = here[here["measure"] == measure]
     power = power_law(values)

@@ -153,7 +153,7 @@ def _useful(frame: pd.DataFrame, panel: str, curve: str) -> tuple[int, int]:
 
 
 def _falls(frame: pd.DataFrame, theorem: str, curve: str, measure: str) -> Verdict:
-    """Judge the power of n by that of the bound at the same values of n."""
+    """Judge the power of n by the bound's power at the same values of n."""
     values = _values(frame, RECORDS, curve, measure)
     squared = measure == SQUARED
     bound = bound_power(values, lambda n: np.log(n) / n if squared else n**-0.5)

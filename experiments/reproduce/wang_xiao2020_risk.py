@@ -255,7 +255,7 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _rate(frame: pd.DataFrame, theorem: Theorem, scan: Scan, curve: str) -> Verdict:
-    """Judge a power by that of the bound; levels count where zero weights are worse.
+    """Judge a power by the bound's power; levels count where zero weights are worse.
 
     Growth with 1/epsilon, d and L(w*) has to be seen for an upper bound to limit it.
     """

@@ -212,7 +212,7 @@ def starting_norms(frame: pd.DataFrame) -> dict[str, pd.Series[float]]:
 
 
 def descended(frame: pd.DataFrame, dataset: str) -> tuple[int, int]:
-    """Return at how many levels the later norms are below that of the start, and the number of levels."""
+    """Return at how many levels the later norms are below the starting norm, and the number of levels."""
     late, first = late_norms(frame)[dataset], starting_norms(frame)[dataset]
     return int((late < first).sum()), len(late)
 

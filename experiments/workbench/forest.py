@@ -1,4 +1,4 @@
-"""Forest plot of the coefficients of a linear model: intervals, and the part of them that is sampling."""
+"""Forest plot of a linear model's coefficients: intervals, and the part of each interval that is sampling."""
 
 from __future__ import annotations
 

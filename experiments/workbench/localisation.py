@@ -112,7 +112,7 @@ def localised(
 def deviation(tuning: Tuning, n: int, mu: float) -> float:
     """Return the standard deviation of the noise on a mean gradient of n records.
 
-    T steps, each of them mu / sqrt(T)-GDP, are mu-GDP together.
+    T steps, each mu / sqrt(T)-GDP, are mu-GDP together.
     """
     return 2 * tuning.clip * math.sqrt(tuning.steps) / (n * mu)
 

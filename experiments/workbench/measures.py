@@ -13,7 +13,7 @@ from privopt.problems.errors import InvalidInputError
 def accuracy(risk: EmpiricalRisk, w: Vector) -> float:
     """Return the share of labels -1 or +1 that equal the sign of the prediction; 0 predicts -1. NOT private.
 
-    For the risk of the training records it is the training accuracy, for that of held-out records the test
+    The risk of the training records gives the training accuracy, the risk of held-out records the test
     accuracy.
     """
     if risk.facts.loss.labels is not Labels.SIGN:

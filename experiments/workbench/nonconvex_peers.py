@@ -24,7 +24,7 @@ class DoubleNoise:
     """Newton steps with noise on the gradient and on the step (Ganesh, Haghifam, Steinke and Thakurta 2023).
 
     The step is -Psi(H)^-1 g with a noisy gradient g; Psi(H) replaces every eigenvalue d by max(|d|, floor).
-    The Frobenius distance of Psi(H) under replace-one is at most that of H, 2 M_F / n, so the step changes by
+    The Frobenius distance of Psi(H) under replace-one is at most H's, 2 M_F / n, so the step changes by
     at most |g| 2 M_F / (n floor^2). The paper, for convex losses, has max(d, floor), and half of this bound.
     """
 

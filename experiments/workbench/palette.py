@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from privopt.experiments.workbench.drawing import mpl
 
-# Colour-blind safe (Okabe and Ito 2008); a test simulates the three kinds of colour blindness. Each has a
-# mark of its own, for those who see no colours and for grey paper.
+# Colour-blind safe (Okabe and Ito 2008); a test simulates the three kinds of colour blindness. Each colour
+# has its own mark, for those who see no colours and for grey paper.
 SERIES = ("#0072B2", "#D55E00", "#000000", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 VIOLET, BROWN, GREY = "#4B0092", "#8C510A", "#777777"
 MARKS = dict(zip((*SERIES, VIOLET, BROWN, GREY), "os^DvPX<>*", strict=True))

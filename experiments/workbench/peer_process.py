@@ -1,4 +1,4 @@
-"""Script that fits a model of another package in an environment of its own; it does not import privopt.
+"""Script that fits a model of another package in a separate environment; it does not import privopt.
 
     python peer_process.py {fasterrisk,diffprivlib} TASK.npz OPTIONS
 

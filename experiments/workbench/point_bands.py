@@ -42,9 +42,9 @@ class _Part(NamedTuple):
 def point_bands(model: PrivateHalfspaceClassifier) -> dict[str, Floats]:
     """Return bounds of the points of each column of a fitted card, shape (levels, 2); empty if not known.
 
-    Post-processing: costs no privacy. Points have no unit, and a constant added to those of a column only
-    moves the threshold. So the model is scaled to the card, and centred in each column: levels at the mean of
-    their points, a number at the middle of its range.
+    Post-processing: costs no privacy. Points have no unit, and a constant added to all points of a column
+    only moves the threshold. So the model is scaled to the card, and centred in each column: levels at the
+    mean of their points, a number at the middle of its range.
     """
     card = model.card_
     if model.source_ is None or model.source_.deviations is None or not isinstance(card, Card):

@@ -20,7 +20,7 @@ _CELLS = 10
 def ada_ssp(
     X: Floats, y: Floats, norm: float, epsilon: float, delta: float, rng: np.random.Generator
 ) -> Floats:
-    """Return weights of AdaSSP (Wang 2018, Algorithm 2); the last is that of a constant feature, norm / 2.
+    """Return weights of AdaSSP (Wang 2018, Algorithm 2); the last is for a constant feature, norm / 2.
 
     Labels are in [-1/2, 1/2]. The three releases (the smallest eigenvalue, X'X and X'y) have exact Gaussian
     noise for a third of mu^2 each, under replace-one, instead of the larger printed noise.

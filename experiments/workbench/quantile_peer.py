@@ -1,4 +1,4 @@
-"""Medians by OpenDP, run in an environment of its own: ``python quantile_peer.py TASK``; prints JSON.
+"""Medians by OpenDP, run in a separate environment: ``python quantile_peer.py TASK``; prints JSON.
 
 TASK is a JSON file with ``values`` of a column, ``candidates``, ``epsilon`` and ``runs``. In
 OpenDP's symmetric distance tables that differ by replacing one record are at distance 2.

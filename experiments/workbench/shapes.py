@@ -94,8 +94,8 @@ class Shapes:
 def shapes_of(model: Shaped) -> Shapes:
     """Return the contribution of each declared column of a fitted model, or the points of a card.
 
-    Post-processing: costs no privacy. Contributions of a linear model are those to its predictions, relative
-    to the middle of numbers and the mean of levels; those of a card and a tree are the points of the card.
+    Post-processing: costs no privacy. A linear model has contributions to its predictions, relative to the
+    middle of numbers and the mean of levels. The contributions of a card and a tree are the card's points.
 
     Raises:
         InvalidInputError: another kind of model, a linear one without a schema, or no contributions.
@@ -240,7 +240,7 @@ def _band(model: Summarised, schema: Schema, start: int, levels: Floats) -> Floa
 
 
 def _unit(model: PrivateLinearModel) -> tuple[str, tuple[str, ...]]:
-    """Return the unit of contributions, and the classes if each has contributions of its own."""
+    """Return the unit of contributions, and the classes if each class has separate contributions."""
     if not isinstance(model, LinearClassifier):
         return "contribution to the predicted label", ()
     scale = "log odds" if isinstance(model, Probabilities) else "score"

@@ -90,11 +90,11 @@ class Study(Generic[T]):
     def run(
         self, folder: Path, cells: Sequence[T], console: Console | None = None, shard: str | None = None
     ) -> pd.DataFrame:
-        """Measure the missing cells, then write page and figures; after Ctrl-C, those of the finished cells.
+        """Measure the missing cells, then write page and figures; after Ctrl-C, both of the finished cells.
 
-        Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a file
-        of its own, leaves out cells that the results have, and writes no page; a run without shard takes over
-        the lines of all shards. Progress is shown on ``console``; None: standard error.
+        Below its first paragraph the page lists the cells that are missing. A shard keeps its lines in a
+        separate file, leaves out cells that the results have, and writes no page; a run without shard takes
+        over the lines of all shards. Progress is shown on ``console``; None: standard error.
         """
         if console is None:
             console = Console(stderr=True, soft_wrap=True, emoji=False)

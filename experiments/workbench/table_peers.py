@@ -1,4 +1,4 @@
-"""Models of other packages fitted to a table with a schema, each in an environment of its own."""
+"""Models of other packages fitted to a table with a schema, each in a separate environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Script that fits classifiers of other packages in an environment of their own; it does not import privopt.
+"""Script that fits classifiers of other packages in a separate environment; it does not import privopt.
 
     python tree_peers.py TASK.json
 

@@ -1,6 +1,6 @@
 """Synthetic populations for the public choices of trees: cuts of numbers, weights of columns, kind of model.
 
-A population has independent columns of given distributions and labels that depend on a few of them. Its
+A population has independent columns of given distributions and labels that depend on a few columns. Its
 records are spread evenly: the k-th smallest value of a column is the (k + 1/2) / N quantile of its
 distribution, in random order. Bounds of numbers are declared up to five times too wide.
 """

@@ -52,7 +52,7 @@ tree.fit(patches[known], cover[known])
 tree.card_
 
 # %%
-# **Result.** Evaluating the tree on other patches is a release of its own.
+# **Result.** Evaluating the tree on other patches is a separate release.
 
 evaluate(tree, patches[~known], cover[~known], epsilon=0.5)
 

@@ -33,7 +33,7 @@ model.fit(loans, loans["amount"])
 
 # %%
 # **Result.** Marks for each month, and for a telephone against none. The intervals include the noise for privacy, which
-# is most of them.
+# makes up most of their width.
 
 model.summary()
 

@@ -45,7 +45,7 @@ tree.fit(people, people[ADULT_TARGET])
 tree.card_
 
 # %%
-# **Result.** Ben evaluates it on the same people. That is a release of its own.
+# **Result.** Ben evaluates the tree on the same people. The evaluation is a separate release.
 
 print(evaluate(tree, people, people[ADULT_TARGET], epsilon=0.8, ledger=place))
 
