@@ -378,10 +378,10 @@ def a_sensitivity_of_a_noisy_size() -> Demonstration:
 def together_loss(epsilon: float) -> float:
     """Return the privacy loss of one split that keeps two records of different classes together.
 
-    On one record all k splits have the same score, and each is drawn with probability 1/k. With a second
-    record, all splits but one have a score that is higher by 1/2. Permute-and-flip takes the split with the
+    On one record all k splits have the same score, and each is drawn with probability 1/k. With two
+    records, all splits but one have a score that is higher by 1/2. Permute-and-flip takes the split with the
     lower score only if it comes first and is accepted: with probability 1/k times the mean, over the noisy
-    size, of its probability to be accepted.
+    size, of the split's probability to be accepted.
     """
     half = epsilon / 2
     z = np.arange(-math.ceil(60 / half), math.ceil(60 / half) + 1)

@@ -300,7 +300,7 @@ def regressions(tables: Path | None) -> Iterator[Columns]:
 def regression(one: Columns, epsilon: float, runs: int) -> Iterator[Line]:
     """Measure the mean absolute error on a random quarter of the records, held out.
 
-    It is divided by the error of predicting the median of those records.
+    The error is divided by the error of predicting the median of these records.
     """
     for run in range(runs):
         order = np.random.default_rng(run).permutation(len(one.X))

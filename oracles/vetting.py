@@ -62,7 +62,7 @@ def outside_code(value: Any) -> Any:
 def standing(code: Any, what: str) -> Standing | None:
     """Return the standing of a class or function; None if it belongs to this package.
 
-    ``what`` is the role of the code, such as "oracle" or "mechanism". It is the first word of the statement.
+    ``what`` is the role of the code, such as "oracle" or "mechanism"; the statement begins with it.
     Mechanisms are checked by the audit, other code by a conformance kit.
     """
     if is_own(code):

@@ -1,7 +1,8 @@
 """Command line: ``privopt fit | plan | calibrate | predict | evaluate | audit | budget | ...``.
 
-A command is a file of its name beside this one, with a typer application ``app``. It is imported when it is
-run, so that ``privopt --help`` and ``privopt budget`` do not wait for the libraries that fit models.
+A command is a file of its name beside this one, with a typer application ``app``. The file is imported when
+the command is run, so that ``privopt --help`` and ``privopt budget`` do not wait for the libraries that fit
+models.
 """
 
 from __future__ import annotations

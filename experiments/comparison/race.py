@@ -411,7 +411,7 @@ def is_awake(pid: int | None, stats: Stats | None = None) -> bool:
 def processor_seconds(pid: int | None = None, stats: Stats | None = None) -> float:
     """Return the processor time of a process and its descendants; NaN without Linux's /proc.
 
-    The resolution is a hundredth of a second; for the time of this process itself it is finer.
+    The resolution is a hundredth of a second; for the time of this process itself the resolution is finer.
     """
     if not Path("/proc/self/stat").exists():
         return math.nan

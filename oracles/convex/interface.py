@@ -1,8 +1,8 @@
 """Interfaces of first-order oracles: linear minimisation, projection, proximal and Bregman steps.
 
-An oracle is built for one set C; some are also built for a regulariser r or a geometry. It is a deterministic
-function of its arguments. Mechanisms call it on vectors that already contain noise, so its answer is
-post-processing: a bad answer costs accuracy, never privacy.
+An oracle is built for one set C; some are also built for a regulariser r or a geometry. An oracle is a
+deterministic function of its arguments. Mechanisms call it on vectors that already contain noise, so its
+answer is post-processing: a bad answer costs accuracy, never privacy.
 
 ``registry`` finds linear minimisers and projections by the type of the set: ``linear`` and ``projection``
 hold formulas, ``polytope`` and ``least_distance`` numerical methods. ``prox``, ``bregman`` and ``gauge_step``

@@ -297,7 +297,7 @@ def _check_independence(case: _Case) -> Iterator[Finding]:
         own = np.array(schedule) == beta
         yield from ((f"beta {beta:g} in turn", wrong) for wrong in _against_law(case, beta, drawn[own]))
         law = case.law(beta)
-        # The previous draw was at the same beta, or at the other; or the last draw at the same beta.
+        # The previous draw was at the same beta, or at another one; or the last draw at the same beta.
         for where, lag, chosen in (
             ("after a draw at the same beta", 1, own & (at % 2 == 1)),
             ("after a draw at another beta", 1, own & (at % 2 == 0) & (at > 0)),

@@ -406,8 +406,8 @@ def uniform_below(random: RandomSource, n: int) -> int:
 def race(random: RandomSource, log_weights: FloatArray) -> int:
     """Return an index drawn in proportion to exp(log_weights), by a race of exponential clocks.
 
-    Clock k rings at the time E_k / weight_k. It is the first with probability weight_k / (sum of weights).
-    Unlike inversion of a cumulative sum, this loses no small probability: rounding changes each time by a
+    Clock k rings at the time E_k / weight_k, and first with probability weight_k / (sum of weights).
+    Unlike inversion of a cumulative sum, a race loses no small probability: rounding changes each time by a
     factor of at most 1 +- delta, hence each probability by at most (1 + delta) / (1 - delta). See
     ``race_error``.
     """
@@ -418,7 +418,7 @@ def race(random: RandomSource, log_weights: FloatArray) -> int:
 def race_error(magnitude: float) -> float:
     """Return the error of a log probability under ``race``, for finite |log_weights| up to ``magnitude``.
 
-    It is twice the error of one clock, because the winner may be too early and all others too late.
+    That is twice the error of one clock: the winner may be too early, and all other clocks too late.
     """
     return 2 * clock_error(magnitude)
 

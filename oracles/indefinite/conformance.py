@@ -199,7 +199,7 @@ def _planted(seed: int) -> Iterator[QuadraticInstance]:
 def _on_balls(rng: np.random.Generator) -> Iterator[QuadraticInstance]:
     """Yield instances on balls.
 
-    On a whole ball, w is chosen first, on the sphere. It is a minimum if (H + lambda I) w = -g with
+    On a whole ball, w is chosen first, on the sphere. This w is a minimum if (H + lambda I) w = -g with
     lambda >= 0 and H + lambda I >= 0 (More and Sorensen 1983), which gives g.
     """
     B = rng.standard_normal((4, 4))

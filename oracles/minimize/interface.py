@@ -1,7 +1,7 @@
 """Interface of minimising oracles: certified minimisers of a loss plus a perturbation over a lattice.
 
-``prepare`` checks whether the oracle can take a problem; a refusal lists every reason. It also does all work
-that does not depend on the noise. The prepared oracle can then minimise with many perturbations.
+``prepare`` checks whether the oracle can take a problem; a refusal lists every reason. ``prepare`` also does
+all work that does not depend on the noise. The prepared oracle can then minimise with many perturbations.
 """
 
 from __future__ import annotations

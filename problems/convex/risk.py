@@ -142,8 +142,8 @@ class EmpiricalRisk:
     Rows longer than ``row_norm`` are scaled down to it, shorter ones are unchanged; the bound is never
     computed from the data. One scale per row is stored: the matrix is not copied. A full pass (value,
     gradient, Hessian-vector product) works through blocks of rows that stay in cache, so data are read from
-    memory once. It uses one thread per core (or NUMBA_NUM_THREADS); the result does not depend on the
-    number of threads. Sparse data are never densified.
+    memory once. A full pass uses one thread per core (or NUMBA_NUM_THREADS); the result does not depend on
+    the number of threads. Sparse data are never densified.
 
     Neighbours: replace-one, n public; ``facts`` has the sensitivities. Sums over records are accumulated
     in float64 for float32 data too, so that ``facts.rounding`` holds; for such data, predictions of full

@@ -36,8 +36,8 @@ class ZeroOneHalfspace(ScoreProblem):
             is the same, bit for bit, as over a table in which every row is repeated that often.
         layout: the indicator columns, a public input; None: solvers find them in the rows.
         weights: the weight of each record, a whole number from 0 to ``max_weight``, shape (rows,), without
-            counts. It multiplies the loss of its record, and is part of the record. None: one each.
-        max_weight: a public bound on weights: the loss of a record is at most this times the larger cost.
+            counts. A weight multiplies its record's loss, and is part of the record. None: one each.
+        max_weight: a public bound on weights: a record's loss is at most this bound times the larger cost.
 
     Raises:
         InvalidInputError: wrong shapes, non-integer features, labels other than -1 and +1, scores beyond 64

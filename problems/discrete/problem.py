@@ -22,11 +22,11 @@ class DiscreteProblem(ABC):
     Every record contributes a whole number between 0 and B to the loss, B = ``record_loss_bound``. Mechanisms
     rely on two consequences: replacing one record changes L at a fixed w by at most B, and a difference
     L(D, w) - L(D, v) by at most 2 B. A class sets B for all its problems. Where B follows from public costs,
-    each problem sets its own, and plans made for a smaller B refuse it.
+    each problem sets its own B, and plans made for a smaller B refuse the problem.
     """
 
     record_loss_bound: int = 1
-    # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to it.
+    # G, if |l(w) - l(v)| <= G |w - v| for the loss l of a record: OPDisc can be calibrated to G.
     record_lipschitz: float = math.inf
     # Bound on the error of ``losses``. Only exact losses change by at most B, so a draw is charged for the
     # error.

@@ -80,7 +80,7 @@ class BallNet:
 def loss_spread(facts: RiskFacts, radius: float) -> float:
     """Return a bound on the range (maximum minus minimum) of one record's loss over a ball.
 
-    It is the smaller of the range of the loss and 2 G radius, as |f(w) - f(0)| <= G radius.
+    The bound is the smaller of the range of the loss and 2 G radius, as |f(w) - f(0)| <= G radius.
     """
     return min(facts.loss.value_range, 2 * facts.gradient_bound * radius)
 

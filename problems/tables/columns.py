@@ -202,7 +202,7 @@ class Numeric(Number):
         na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
             like -999.
         decimal, thousands, symbols, words: how text writes numbers: "1.234,5 EUR" with ",", "." and ["EUR"];
-            words are numbers of their own, {"none": 0}. See ``Notation``.
+            ``words`` maps texts to numbers, {"none": 0}. See ``Notation``.
 
     Raises:
         SchemaError: low >= high, step <= 0 or above high - low, zero == one, missing outside the bounds, or
@@ -517,7 +517,7 @@ class Binned(Number):
         na_values: missing-value markers in addition to the usual ones ("NA", "?", ...): texts, and numbers
             like -999.
         decimal, thousands, symbols, words: how text writes numbers: "1.234,5 EUR" with ",", "." and ["EUR"];
-            words are numbers of their own, {"none": 0}. See ``Notation``.
+            ``words`` maps texts to numbers, {"none": 0}. See ``Notation``.
 
     Raises:
         SchemaError: fewer than two edges, edges that do not increase, or ``missing`` outside them.

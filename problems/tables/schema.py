@@ -448,7 +448,7 @@ class Schema:
     def infer(cls, table: Table, *, intercept: bool = False) -> Schema:
         """Infer a draft of a schema from the data: a starting point to edit, and NOT private.
 
-        A column becomes Numeric if most of its cells are numbers or the text of one (missing cells do not
+        A column becomes Numeric if most of its cells are numbers or texts of numbers (missing cells do not
         count). Its bounds contain the smallest and the largest value. It has at most about 100 grid points,
         with a step of 1, 2 or 5 times a power of ten, at least 1 for integers. Other columns become
         Categorical, with sorted categories and undeclared ones ignored. Both get a missing level if a cell

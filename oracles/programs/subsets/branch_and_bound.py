@@ -31,7 +31,7 @@ class BranchingSubsets(SubsetOracle):
 
     Args:
         most_work: approximate limit on the number of multiplications, after which the best subset so far is
-            returned. It does not depend on the clock, so answers are reproducible.
+            returned. The limit does not depend on the clock, so answers are reproducible.
     """
 
     name: ClassVar[str] = "branch-and-bound"

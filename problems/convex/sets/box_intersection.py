@@ -124,7 +124,7 @@ class BoxIntersection(ConvexSet):
         if not 0 < least < np.inf:
             return least
         # v lies in r * box for an interval of r, and in r * simplex for one r only. If some r fits both sets,
-        # the larger of their least ones does, so it is checked.
+        # the larger of their two least r does, so this r is checked.
         fits = self.box.contains(v / least) and self.other.contains(v / least)
         return least if fits else np.inf
 
