@@ -6,8 +6,9 @@ A claim "(epsilon, delta)" about two neighbouring data sets D and D' says that f
 
 One set S that violates the inequality refutes the claim. ``exact_audit`` finds the worst S from the two laws;
 ``audit`` runs the mechanism, picks S on one half of the runs and bounds its two probabilities on the other
-half. Neither can prove a claim: a bound below epsilon only says that these neighbours did not refute it. An
-audit is evidence only if it rejects a mechanism that is wrong; see ``privopt.mechanisms.audit.registry``.
+half. Neither function can prove a claim: a bound below epsilon only says that these neighbours did not refute
+it. An audit is evidence only if it rejects a mechanism that is wrong; see
+``privopt.mechanisms.audit.registry``.
 
 Neighbours: the relation between the two data sets that are passed in; replace-one in this package.
 """

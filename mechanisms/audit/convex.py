@@ -280,7 +280,7 @@ def _variance_reduced(kind: type[DPSVRG], rounds: tuple[int, ...]) -> tuple[Audi
 
 
 def _curved_difference(kind: type[DPSVRG]) -> AuditedClaim:
-    """Return the claim on a record that has curvature where the iterates start, or none.
+    """Return the claim on a record that has curvature where the iterates start, or no curvature.
 
     At this step size the average of the two iterates is exactly the start if the record is curved. The first
     step is shorter than the loss's threshold, so that the difference of its gradients carries no noise.

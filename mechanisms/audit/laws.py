@@ -187,7 +187,7 @@ def _cell(
 
 
 def _corners(slope: Floats, room: Floats) -> Floats:
-    """Return first coordinates at which two of the lines <slope, .> = room, or one and the axis, meet."""
+    """Return first coordinates at which two lines <slope, .> = room, or a line and the axis, meet."""
     a, b = slope.T
     cross = a[:, None] * b - a * b[:, None]
     meet = room[:, None] * b - room * b[:, None]

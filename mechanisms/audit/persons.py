@@ -133,8 +133,8 @@ def _choice_subject(name: str, plan: RecordsPlan, epsilon: float) -> Subject:
 def person_claims() -> tuple[AuditedClaim, ...]:
     """Return the claims of a histogram of three places per person, and of a learned number of places.
 
-    Faults of mutants: the noise of one record; records that are left out by rows of others; half the noise
-    of the choice, or none.
+    Faults of mutants: the noise of one record; records of a person that are left out because of rows of other
+    persons; half the noise of the choice, or no noise.
     """
     budget = PersonBudget(1.0, 0.0, _K)
     plan = HistogramPlan.plan(_BINS, epsilon=budget.of_record("pure")[0])

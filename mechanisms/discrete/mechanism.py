@@ -197,7 +197,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """Refuse an oracle that was not prepared, or for another problem or another question.
 
         Raises:
-            PlanMismatchError: naming both.
+            PlanMismatchError: says what the mechanism needs, and what was given.
         """
         if not isinstance(oracle, PreparedOracle | PreparedGibbs):
             raise PlanMismatchError(
@@ -217,7 +217,7 @@ class LatticeMechanism(ABC, Generic[Prepared]):
         """Return the exact minimiser of loss + noise, ties broken by the rule that the proofs rely on.
 
         Raises:
-            CertificateError: less than that was proved; nothing is released.
+            CertificateError: the minimiser is not proved; nothing is released.
         """
         answer = oracle.minimize(noise, limits, break_ties=True)
         point = answer.require(gap=0.0, lexicographic=True)

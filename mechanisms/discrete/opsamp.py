@@ -114,7 +114,7 @@ class OPSamp:
 
     @property
     def noise_to_signal(self) -> NoiseToSignal:
-        """The worse of two: noise on a weight against half its range, tilts against the losses of a constant.
+        """The worse ratio: noise on a weight to half its range, or tilts to the losses of a constant.
 
         A constant loses half of the largest possible loss; tilts are compared between opposite corners.
         """

@@ -32,8 +32,8 @@ class GaussianRSPM(PerturbedMinimizer):
     With calibration="printed" the noise is the source paper's, and its claim is refuted.
 
     Constraints: separators of a lattice also tell apart any two points of a part of it, and a shift that
-    makes w win against every other point also makes it win against fewer. So noise calibrated to the lattice
-    is enough for any part of it that public constraints leave.
+    makes w win against every other point also makes w win against fewer points. So noise calibrated to the
+    lattice is enough for any part of it that public constraints leave.
 
     Source: Neel, Roth and Wu (2018), Algorithm 2; Neel, Roth, Vietri and Wu (ICML 2020), Theorem 6.
     """

@@ -83,7 +83,7 @@ class ScoreHistogram(NoisyCounts):
 
     Attributes:
         bins: the public bins of scores.
-        counts: counts of records by bin and class, shape (bins, 2), the positive class second. Each has
+        counts: counts of records by bin and class, shape (bins, 2), the positive class second. Each count has
             independent noise Z with P[Z = z] ~ exp(-rate |z|); they may be negative.
         n_records: the public number of records.
         steps: rate = steps / 2**30.

@@ -59,8 +59,8 @@ class Descent:
         return SoftTruncation.balanced(n, moment, self.failure, spread)
 
     def steps(self, wanted: int | None, convex_set: ConvexSet, regularizer: ElasticNet, error: float) -> int:
-        """Return T: the number asked for, or that at which the bounds on optimisation error and noise are
-        equal.
+        """Return T: the number asked for, or the number at which the bounds on optimisation error and noise
+        are equal.
 
         Args:
             error: l2 norm of the error of one gradient for T = 1; it grows as sqrt(T).

@@ -45,7 +45,7 @@ class LeastSquares(LinearInference):
 
     is the variance due to noise. Its last term is there only if entry k of x is constant (the last one), as
     its square has no noise; e_k is the unit vector. s^2 is the variance of the residuals, assumed to be the
-    same for all rows. It is estimated by mean y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first
+    same for all rows. s^2 is estimated by mean y^2 - b' theta + tr(A^-1 S): noise and sampling bias the first
     two terms downwards by this trace.
 
     The interval of a number c' t consists of all values v with (c' theta - v)^2 <= q^2 c' A^-1 S(t) A^-1 c,

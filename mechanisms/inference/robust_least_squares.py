@@ -25,9 +25,9 @@ class RobustLeastSquares(LeastSquares):
     the standard deviation sigma |a|^2.
 
     Noise in W lowers the coverage of intervals, which is corrected as follows. An interval computed from a
-    variance V has the coverage 2 Phi(z sqrt(V / V_0)) - 1, where V_0 is the true variance. This is concave in
-    V, so noise in V of standard deviation s lowers the mean coverage, to second order by as much as lowering
-    V by (1 + z^2) s^2 / (4 V) would. This amount, but at most s, is added to V.
+    variance V has the coverage 2 Phi(z sqrt(V / V_0)) - 1, where V_0 is the true variance. This coverage is
+    concave in V, so noise in V of standard deviation s lowers the mean coverage, to second order by as much
+    as lowering V by (1 + z^2) s^2 / (4 V) would. This amount, but at most s, is added to V.
 
     Attributes:
         spread: the released W.

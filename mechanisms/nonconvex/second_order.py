@@ -54,7 +54,7 @@ class LocalMinimumRelease(RealRelease):
     """A released point, whether it passed the test, and the trajectory: all of it covered by ``spend``.
 
     Attributes:
-        found: whether ``point`` passed the test. If not, it is the last iterate, without a guarantee.
+        found: whether ``point`` passed the test. If not, ``point`` is the last iterate, without a guarantee.
         alpha: the tested tolerance on gradients.
         trajectory: all iterates up to the point, shape (k, p).
         gradients: the noisy gradients computed at them, shape (k, p) or (k - 1, p).

@@ -46,9 +46,9 @@ class DPSpider(SteppedMechanism):
     First comes a warm start: ``warm`` steps of noisy gradient descent. Then comes a phase of differences: v
     is a noisy gradient at its first point, the anchor; after a step from w to w+, v+ = v + grad F(w+) - grad
     F(w) + noise. As steps get short, so does that noise. The gradient at the end is then about as long as the
-    noise on a single gradient with most of the budget. Descent ends with a gradient as long as the noise on
-    one of hundreds of gradients that share the budget. So the method is better where minima are well curved;
-    where F is flat, steps stay long and little is gained.
+    noise on a single gradient with most of the budget. Descent ends with a gradient as long as the noise on a
+    single gradient when hundreds of gradients share the budget. So the method is better where minima are well
+    curved; where F is flat, steps stay long and little is gained.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. Given the
     released values, w and w+ are fixed, and one record changes the computed difference by at most
@@ -217,6 +217,7 @@ def phase_length(facts: RiskFacts, mu: float) -> float:
     """Return the steps of a phase with mu-GDP differences whose noise does not make v grow.
 
     With m steps, noise on a difference is about 2 |v| sqrt(m) / (n mu) per coordinate, as steps are |v| / L
-    long. The noise increases log |v|^2 by 4 d m^2 / (n mu)^2 on average; this is set to ``_STRETCH``.
+    long. The noise increases log |v|^2 by 4 d m^2 / (n mu)^2 on average; this increase is set to
+    ``_STRETCH``.
     """
     return facts.n_records * mu * math.sqrt(_STRETCH / (4 * facts.dimension))

@@ -1,15 +1,15 @@
 """Ambient budgets: ledgers that book every release made within a block of code, or in a process.
 
 ``with budget(epsilon=3, delta=1e-6):`` books all fits, evaluations and searches within the block that have no
-ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does so for the whole process. Budgets nest:
-a release is booked in every budget around it; if one budget refuses the release, it is booked in none.
+ledger of their own; the environment variable ``PRIVOPT_LEDGER`` does the same for the whole process. Budgets
+nest: a release is booked in every budget around it; if one budget refuses the release, it is booked in none.
 
 A block covers the thread or task that entered it. It also covers every thread and task of the process that
 entered no block itself, because a thread of joblib does not say which thread started it. If such a thread
 enters a block, that block counts as nested in all blocks that other threads have open at that moment. A block
-that the main thread enters does not, as no thread started the main thread. So a release of this process may
-be booked in too many budgets, but never in too few. A pickled estimator carries the addresses of the ledgers
-to other processes.
+that the main thread enters does not count as nested, as no thread started the main thread. So a release of
+this process may be booked in too many budgets, but never in too few. A pickled estimator carries the
+addresses of the ledgers to other processes.
 """
 
 from __future__ import annotations

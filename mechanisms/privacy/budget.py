@@ -2,12 +2,13 @@
 
 The rule of a budget is fixed when the budget is created. Parameters of later releases may depend on earlier
 results. Such fully adaptive composition is proved for each rule separately: Rogers et al. 2016 for "basic",
-Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp" and "profile". It is proved neither for
-the best of several rules nor for privacy loss distributions. For releases whose parameters are fixed in
-advance, ``compose`` takes the best rule.
+Whitehouse et al. 2023 for "zcdp", Smith and Thakurta 2022 for "gdp" and "profile". Such composition is not
+proved for the best of several rules, nor for privacy loss distributions. For releases whose parameters are
+fixed in advance, ``compose`` takes the best rule.
 
 Sums are exact (``Spent``): every spend is a double, that is, an integer over a power of two, and a sum of
-such fractions is again one. A decision from stored sums is therefore identical to one from the whole history.
+such fractions is again one. A decision from stored sums is therefore identical to a decision from the whole
+history.
 
 Conversions are imported lazily, so that a ledger with the rule "basic" opens without NumPy.
 """

@@ -74,8 +74,8 @@ def noise_at_level(
     mu: float, steps: int, sensitivity: float, dimension: int, n_records: int = 1
 ) -> VectorNoise:
     """Calibrate noise for ``steps`` adaptively chosen releases, together mu-GDP: see ``gaussian_steps``."""
-    # Replacing all n records moves a release by at most n * sensitivity. That must fit into 2^60 grid steps
-    # of sigma 2^-30, because otherwise it would depend on the records whether a release is refused.
+    # Replacing all n records moves a release by at most n * sensitivity. This bound must fit into 2^60 grid
+    # steps of sigma 2^-30; otherwise, whether a release is refused would depend on the records.
     if not n_records * (mu / math.sqrt(steps)) <= 2.0 ** (60 - MAX_EXPONENT):
         known, fewer = (f" from {n_records:,} records", ", or fewer records") if n_records > 1 else ("", "")
         raise PrivacyParameterError(

@@ -188,8 +188,8 @@ class NoiseSource:
     def discrete_gaussian_vectors(self, exponent: int, dimension: int, count: int) -> Iterator[Ints]:
         """Yield ``count`` vectors of ``discrete_gaussian``, drawn in batches for speed.
 
-        The vectors are for one run of one mechanism: those not yet used must neither be kept for another run
-        nor shared.
+        The vectors are for one run of one mechanism: unused vectors must not be kept for another run, nor
+        shared.
 
         Raises:
             NoiseSourceError: the process was forked after the draws were made, so its parent has the same

@@ -21,7 +21,7 @@ _NUMBERS = ("l2", "tilt", "blur", "sigma", "constant", "n_records")
 class NoisyMinimum:
     """Minimum of F(w) + (l2/2) |w|^2 + <b, w>, with noise, and the Hessian of F at that point, with noise.
 
-    It is a part of a release, whose spend covers it.
+    Both are parts of a release, whose spend covers them.
 
     Attributes:
         weights: the noisy minimum, shape (p,).

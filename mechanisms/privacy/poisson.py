@@ -6,7 +6,7 @@ dominating pair is (1-q) N(0) + q N(C) against (1-q) N(0) + q N(-C), in any dime
 records the pair is (1-q) N(0) + q N(x) against (1-q) N(0) + q N(x'). By advanced joint convexity (Balle,
 Barthe and Gaboardi 2018) its delta is q E[(1 - a R)_+], a and b functions of q and epsilon, with R = (1-b)
 N(0)/N(x) + b N(x')/N(x) under N(x): a sum of two lognormal variables of mean 1 whose logs have standard
-deviations of at most C and 2 C. In convex order it is largest at the largest deviations and perfect
+deviations of at most C and 2 C. In convex order R is largest at the largest deviations and perfect
 correlation, that is at x' = -x.)
 
 dp-accounting's privacy loss distributions call this adjacency REPLACE, with standard deviation z. Their

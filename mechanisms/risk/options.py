@@ -41,7 +41,7 @@ def check_options(kind: Any, given: Collection[str]) -> None:
     """Refuse options that a mechanism does not have, and calls without the options that it requires.
 
     Raises:
-        PrivacyParameterError: names the unknown options and those that there are; or the missing ones.
+        PrivacyParameterError: names the unknown options and the known ones, or the missing options.
     """
     known = options_of(kind)
     if wrong := [name for name in given if name not in known]:

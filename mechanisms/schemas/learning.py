@@ -191,7 +191,7 @@ class SchemaPlan(PlanInWords):
             n_records: the number of records.
             epsilon, delta: of the release.
             cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15.
-            declared: known columns, which cost nothing; those not in ``types`` come last.
+            declared: known columns, which cost nothing; columns not in ``types`` come last.
             na_values: missing-value markers of learned columns in addition to the usual ones.
 
         Raises:
@@ -414,7 +414,7 @@ def _records_for(mu: float, depth: int, n: int, *, votes: bool) -> int:
 def _of_categories(
     name: str, categories: Sequence[str | int], na_values: Sequence[str | float]
 ) -> Column | None:
-    """Return a learned column with these categories; None without any."""
+    """Return a learned column with these categories; None without categories."""
     return MissingLevel(Categorical(name, categories, "ignore", na_values=na_values)) if categories else None
 
 

@@ -52,9 +52,9 @@ CANDIDATES = (
     *(Candidate(ColumnType.DATE, form) for form in FORMATS),
     *(Candidate(ColumnType.NUMBER, notation=notation) for notation in NOTATIONS),
 )
-# Votes are counted in tenths. A whole number gives a full vote to whole numbers and nine tenths of one to
+# Votes are counted in tenths. A whole number gives a full vote to whole numbers and nine tenths of a vote to
 # numbers, so whole numbers win if fewer than about a tenth of the numbers are not whole. A number in the
-# usual notation gives a full vote to numbers and eight tenths of one to each other notation that also reads
+# usual notation gives a full vote to numbers and eight tenths of a vote to every other notation that reads
 # it, so such a notation wins if more than about a sixth of the cells need it.
 _ONE, _ALMOST, _TOO = 10, 9, 8
 # A number with a mark of thousands does not begin with 0, but a decimal fraction may.
@@ -141,8 +141,8 @@ def votes_of(held: Any, markers: Markers) -> NDArray[np.int64]:
 
 
 def _notation_votes(text: str) -> list[int]:
-    """Return the votes of a text that is not a number in the usual notation: a full one for the first
-    notation that reads it, a little less for others that do.
+    """Return the votes of a text that is not a number in the usual notation: a full vote for the first
+    notation that reads it, and a little less for every other notation that reads it.
     """
     reads = [_reads(notation, text) for notation in NOTATIONS]
     first = reads.index(True) if any(reads) else -1

@@ -43,8 +43,8 @@ class CardFacts:
         spans: (first, last + 1) of the features of each column of the schema, its missing level included.
         lines: (feature, lowest, highest) of each feature that is a number, as the schema declares it.
         max_columns: maximal number of columns with points; None: all.
-        program: the program of nearest cards, if there are constraints beyond those above; it then includes
-            those above. None: each weight is rounded by itself.
+        program: the program of nearest cards with all constraints, if some constraints are not in the fields
+            above. None: each weight is rounded by itself.
         max_weight: a bound on the weights of records, which are private; None: records have no weights.
         ordered, gaps: the ordered levels, and the features that say that a number is missing, as in
             ``Columns``.

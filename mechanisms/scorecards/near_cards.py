@@ -203,7 +203,7 @@ class _Search:
                     yield card
 
     def _card(self, points: IntArray, scale: float) -> NearCard:
-        """Return the card whose threshold differs from the model's by as much as the released card's does."""
+        """Return the card whose threshold is moved from the model's by as much as in the released card."""
         moved = 0.0
         if self.nearest.facts.intercept:
             moved = (int(self.released[-1]) - self._base(self.points(self.released), self.scale)) / self.scale

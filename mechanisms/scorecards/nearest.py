@@ -61,7 +61,7 @@ class NearestCards:
 
         Raises:
             InfeasibleDomainError: no card satisfies the constraints; the message has those in conflict.
-            InvalidInputError: none was found in time.
+            InvalidInputError: no card was found in time.
         """
         program = facts.program
         assert program is not None
@@ -75,7 +75,7 @@ class NearestCards:
 
     @property
     def scales(self) -> tuple[float, ...]:
-        """Scales of the weights, in units of the largest that fits bounds and totals; they are public."""
+        """Scales of the weights, in units of the largest scale that fits bounds and totals; public."""
         low, high = self.program.low, self.program.high
         few = int(np.max(np.maximum(high, -low), initial=0)) <= FEW_POINTS
         return SCALES if few or any(isinstance(c, Total) for c in self.program.constraints) else (1.0,)
@@ -219,8 +219,8 @@ def first_card(program: CardProgram, oracle: ProgramOracle) -> IntArray:
     """Return a feasible card, without its intercept.
 
     Raises:
-        InfeasibleDomainError: there is none; the message has the constraints in conflict.
-        InvalidInputError: none was found in time.
+        InfeasibleDomainError: there is no such card; the message lists the constraints in conflict.
+        InvalidInputError: no card was found in time.
     """
     limits = Limits(seconds=_FIRST)
     answer = oracle.solve(program, limits)

@@ -38,7 +38,7 @@ class PointConstraint(NamedTuple):
 
 
 def point_constraints(schema: Schema) -> tuple[PointConstraint, ...]:
-    """Return the constraints of a schema, one for each column that has any."""
+    """Return the constraints of a schema, one for each column that has constraints."""
     return tuple(_point_constraints(schema))
 
 

@@ -14,13 +14,13 @@ from privopt.problems.discrete.lattice import IntArray
 
 Floats = NDArray[np.float64]
 
-# Number of thresholds per card. As shares of the largest total of points: half of the thresholds are within
-# the first of the model's own, and none is farther away than the second.
+# Number of thresholds per card, and two distances from the model's own threshold, as shares of the largest
+# total of points: half of the thresholds are within the first distance, and all are within the second.
 _THRESHOLDS, _NEAR, _FARTHEST = 61, 0.03, 0.5
 # Largest number of points that one number adds to that total: if it has more, most records usually lie near
 # one end of its range.
 _POINTS_OF_A_NUMBER = 40
-# Scales of the weights, in units of the largest without clipping; larger ones are tried where bounds are at
+# Scales of the weights, in units of the largest without clipping; larger scales are tried where bounds are at
 # most ``FEW_POINTS``.
 FEW_POINTS, SCALES = 5, (1.0, 1.6, 2.5)
 # Scales of the weights of several classes, in the same units.

@@ -365,9 +365,9 @@ class Ledger:
     def _priced(self, spend: PrivacySpend) -> PrivacySpend:
         """Return the spend as the trail keeps it: for the rule "profile" with the Gaussian that it counts as.
 
-        As the Gaussian is kept, the trail adds up to the same sum at any time, in any version. It takes
-        seconds to compute, so this is done before the ledger is locked. A Gaussian that the caller's spend
-        already has is not trusted.
+        As the Gaussian is kept, the trail adds up to the same sum at any time, in any version. The Gaussian
+        takes seconds to compute, so it is computed before the ledger is locked. A Gaussian that the caller's
+        spend already has is not trusted.
         """
         if spend.event is None:
             return spend
@@ -470,7 +470,7 @@ def _opened(address: Address) -> Store:
     """Open the store of an existing ledger; migrate a ledger of an older version.
 
     Raises:
-        LedgerError: there is none, or something else.
+        LedgerError: there is no ledger, or something else.
     """
     store = Store(address)
     if address.is_file:
