@@ -113,7 +113,7 @@ class ScreenedStatistics(RiskMechanism):
     def noise_to_signal(self) -> NoiseToSignal:
         """The largest Gumbel variable of a draw, compared with the score of a feature that decides the label.
 
-        Such a feature is at its bound in half of the records, those with the label B.
+        Such a feature is at its bound in half of the records, namely the records with the label B.
         """
         noise = math.log(max(2, _features(self.facts))) / self.selection.rate
         signal = self.facts.n_records / 2 * entry_bound(self.facts) * label_bound(self.facts.loss)

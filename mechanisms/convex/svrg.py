@@ -50,7 +50,7 @@ class DPSVRG(RiskMechanism):
     Privacy: (epsilon, delta)-differential privacy, neighbours by replacing one record, n public. x and the
     anchor are private already, so the bound min(2 G, L |x - anchor|) on one record's difference is public,
     and the noise decreases with it as the iterates converge. The full gradients take ``anchor_share`` of
-    mu^2; the batches take the rest and are composed with them as privacy loss distributions.
+    mu^2; the batches take the rest and are composed with the gradients as privacy loss distributions.
 
     Defaults: eta = 1/(2 L) and m = 8 L / l2, which the convergence condition allows for batches of at least
     32, but no more inner steps than the noise permits (``permitted_rounds``); more epochs make up for fewer
@@ -309,8 +309,8 @@ def anchor_weights(
     or closer where F is curved, so noise of variance s on an anchor costs s times the product of the c^2 of
     later epochs. At a given sum of 1 / s the sum of these costs is least if 1 / s is proportional to the
     product of the c of later epochs: shares grow by 1/c per epoch. The share of an early anchor does not fall
-    below that at which its noise costs the range of the loss: that cost is p s / (2 l2). Without a penalty c
-    is 1, and all shares are equal.
+    below the share at which the noise of the anchor costs the range of the loss; the cost of noise is p s /
+    (2 l2). Without a penalty c is 1, and all shares are equal.
     """
     l2, epochs = regularizer.l2, len(rounds)
     m, reach = np.array(rounds, dtype=np.float64), np.log1p(eta * l2)

@@ -117,7 +117,7 @@ def check_counted_by(counted: CountedRecords, schema: Schema, classes: Sequence[
 
 
 def check_number(found: int, expected: int) -> None:
-    """Raise InvalidInputError if the number of records found is not that for which a fit was planned."""
+    """Raise InvalidInputError if the number of records found differs from the planned number."""
     if found != expected:
         raise InvalidInputError("the number of records has changed since they were counted")
 

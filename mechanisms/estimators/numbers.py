@@ -21,11 +21,12 @@ from privopt.problems.tables.schema import Schema
 
 BINS, LINES, AUTO = "bins", "lines", "auto"
 # "auto" puts numbers in bins if n mu is at least _ENOUGH, or with more than two classes _PER_CLASS a class.
-# Mean AUC of two classes with bins, minus that with lines, at n mu = 30, 60, 100 and 150: +.018, +.019, +.019
-# and +.026 (standard error .015) on 28 real tables with numbers, where lines were up to .3 behind naive Bayes
-# if effects are not monotone, and bins up to .07; +.014, +.009, +.006 and +.013 on 20 synthetic tables, a
-# third of whose effects are linear; -.025, -.026, -.014 and -.010 on 11 where all are. At n mu = 15 the means
-# are within one standard error of 0. With 3 to 11 classes bins were as accurate as lines at n mu = 250.
+# Mean AUC of two classes with bins, minus mean AUC with lines, at n mu = 30, 60, 100 and 150: +.018, +.019,
+# +.019 and +.026 (standard error .015) on 28 real tables with numbers, where lines were up to .3 behind naive
+# Bayes if effects are not monotone, and bins up to .07; +.014, +.009, +.006 and +.013 on 20 synthetic tables,
+# a third of whose effects are linear; -.025, -.026, -.014 and -.010 on 11 tables whose effects are all
+# linear. At n mu = 15 the mean differences are within one standard error of 0. With 3 to 11 classes bins were
+# as accurate as lines at n mu = 250.
 _ENOUGH, _PER_CLASS = 30.0, 75.0
 
 

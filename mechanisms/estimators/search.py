@@ -733,7 +733,7 @@ def _checked(X: Any, candidates: Sequence[Candidate]) -> Any:
 
 
 def _split(X: Any, y: Any, planned: SearchPlan, source: NoiseSource) -> tuple[_Part, _Part]:
-    """Split the records at random into those for fits and those held out; each part keeps its order.
+    """Split the records at random into a part for fits and a held-out part; each part keeps its order.
 
     The split is drawn from fresh noise and never shown, so the guarantee holds for any order of the rows.
     """

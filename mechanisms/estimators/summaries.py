@@ -67,7 +67,7 @@ def references(schema: Schema) -> list[int]:
 def spanned(
     schema: Schema | None, middle: Floats | None, found: Coefficients, inference: LinearInference
 ) -> Floats:
-    """Return a matrix, shape (kept, features), that expresses all features by those with coefficients.
+    """Return a matrix, shape (kept, features), that expresses all features by the features with coefficients.
 
     The feature of a reference level is 1 minus the features of the other levels of its column. The constant
     feature, if any, comes last.

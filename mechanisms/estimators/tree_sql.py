@@ -33,7 +33,7 @@ def tree_statement(
     A question is translated like the points of a column (``points_of_column``): 1 for yes and 0 for no. If
     ``predict`` refuses a record, the points of some column are NULL, and so are the added values. If a
     declared column, or one of ``columns``, has the name of an added column, a number is appended to the
-    latter.
+    name of the added column.
 
     Raises:
         InvalidInputError: text that SQL cannot represent.
