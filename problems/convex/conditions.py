@@ -13,9 +13,9 @@ from privopt.problems.errors import InvalidInputError
 class PolyakLojasiewicz:
     """Condition |grad F(w)|^2 >= 2 constant (F(w) - min F), for all w that a descent visits.
 
-    It implies neither convexity nor a unique minimum. A c-strongly convex function f satisfies it with
-    constant c, and w -> f(A w) with c times the least nonzero eigenvalue of A'A: so least squares satisfy it
-    even if columns are dependent (Karimi, Nutini and Schmidt 2016).
+    It implies neither convexity nor a unique minimum. A c-strongly convex function f satisfies the
+    condition with constant c, and w -> f(A w) with c times the least nonzero eigenvalue of A'A. So least
+    squares satisfy the condition even if columns are dependent (Karimi, Nutini and Schmidt 2016).
 
     Raises:
         InvalidInputError: a constant that is not finite and > 0.

@@ -34,8 +34,8 @@ class BranchingProblem(DiscreteProblem):
 
     A branch with the same label on both sides would predict the same as no branch, so such branches are
     excluded: the two labels are a uniform pair of *different* ones. The coordinate of a label has K (K - 1)
-    values c, and means the label c mod K; for the second label of such a pair, whose first one is a, it means
-    the label (a + 1 + c // K) mod K. Both are uniform if c is. ``models`` computes the labels.
+    values c, and means the label c mod K; for the second label of a pair whose first label is a, it means the
+    label (a + 1 + c // K) mod K. Both labels are uniform if c is. ``models`` computes the labels.
 
     Args:
         X: truth values, shape (rows, p), p >= 1, or a ``PredicateTable``. Copied.

@@ -36,10 +36,10 @@ class FactorRisk:
 
     The constants of phi hold for vector predictions too. With t = |v|, v = U' a, the Hessian
     of phi(|v|) in v has the eigenvalues phi''(t) and phi'(t)/t, the mean of phi'' over [0, t], both at most
-    M. Its derivative along a unit vector (x, s), x along v, acts on a plane as [[x p, s c], [s c, x c]] with
-    p = phi'''(t), c = (phi'' - phi'/t)/t. As (t (phi'' - phi'/t))' = t phi''', |c| <= K/2 where |phi'''| <=
-    K, and the norm of that matrix is at most K: it is convex in (p, c), and at the corners |p| = K, |c| =
-    K/2 the eigenvalues are largest at x = 1.
+    M. The derivative of this Hessian along a unit vector (x, s), x along v, acts on a plane as
+    [[x p, s c], [s c, x c]] with p = phi'''(t), c = (phi'' - phi'/t)/t. As (t (phi'' - phi'/t))' = t phi''',
+    |c| <= K/2 where |phi'''| <= K, and the norm of this 2 x 2 matrix is at most K: the norm is convex in
+    (p, c), and at the corners |p| = K, |c| = K/2 the eigenvalues are largest at x = 1.
 
     Args:
         A: measurement vectors, shape (n, d), shortened to ``row_norm`` as rows of ``EmpiricalRisk`` are.

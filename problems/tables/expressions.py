@@ -328,12 +328,12 @@ def _number_code(cell: Cell, column: Number, own: int) -> Any:
 def _grid_code(cell: Cell, column: Number, reached: int, cuts: Sequence[float]) -> Any | None:
     """Compute ``reached`` and the number of cuts reached; None for cuts that are not on an exact grid.
 
-    Cut j, from 0 to n - 1, has to be (a + j b) / d for integers a, b and d; that is checked here for each of
-    them, in the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest
+    Cut j, from 0 to n - 1, has to be (a + j b) / d for integers a, b and d; this is checked here for each
+    cut, in the arithmetic of engines: integers below 2^53 are doubles, and their quotient is the nearest
     double. The number of cuts that x reaches is k = floor(p), p = (x d - a) / b + 1, for x from half a step
     below the first cut, where p = 1/2, to the last cut, where p = n; other x are moved to the nearer end,
-    which has the same k. In doubles p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, to which the
-    engine rounds or truncates it, is k - 1 or k, and lies in 0 to n - 1. A comparison with cut q, which is
+    which has the same k. In doubles r = p - 1/2 - 2^-10 has an error below 2^-12. So the integer q, to which
+    the engine rounds or truncates r, is k - 1 or k, and lies in 0 to n - 1. A comparison with cut q, which is
     computed exactly, decides: k = q + [x >= cut q].
     """
     grid = _grid(column, reached, cuts)

@@ -47,8 +47,8 @@ def answer(query: Any) -> pa.Table:
 def _ask_each_record(backend: Any) -> None:
     """Make DuckDB and Spark evaluate the conditions of filters and views for every record, from now on.
 
-    By default they evaluate them on the statistics of row groups of Parquet files, which leave NaN out: then
-    one record with a number decides for all NaN of its row group whether they meet a condition.
+    By default they evaluate conditions on the statistics of row groups of Parquet files, which leave NaN out:
+    then one record with a number decides for all NaN of its row group whether they meet a condition.
 
     Raises:
         InvalidInputError: the configuration of the connection is locked.

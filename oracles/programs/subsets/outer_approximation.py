@@ -28,9 +28,9 @@ class OuterApproximation(SubsetOracle):
     Let D be a diagonal matrix with G - D positive semidefinite, and z in [0, 1]^m, one entry for each column.
     Then f(z) = min over w of w'(G - D)w + sum_j D_j w_j^2 / z_j - 2c'w is convex in z, and at a choice z it
     is the value of the program. Its derivative in z_j is -(c - (G - D)w)_j^2 / D_j, which is -D_j w_j^2 where
-    z_j > 0 (Bertsimas and Van Parys 2020); for a column of several features it is the sum over them. A cut
-    is a tangent of f. Each round minimises the maximum of the cuts over all feasible choices, and adds the
-    cut at the minimum.
+    z_j > 0 (Bertsimas and Van Parys 2020); for a column of several features, the derivative is
+    the sum over these features. A cut is a tangent of f. Each round minimises the maximum of the cuts over
+    all feasible choices, and adds the cut at the minimum.
 
     Args:
         solver: any MIP solver; the oracle has its name.
