@@ -29,9 +29,9 @@ class ExponentialMechanism(LatticeMechanism[PreparedGibbs]):
     """One draw from P[w] proportional to exp(-beta L(D, w)), beta = epsilon / (2 Delta).
 
     Privacy: epsilon-differential privacy (pure), neighbours by replacing one record, n and the lattice
-    public. Delta is the largest loss of a record: replacing one moves L at a fixed w by at most Delta, hence
-    the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No normalisation,
-    separators or delta are needed.
+    public. Delta is the largest loss of a record: replacing a record moves L at a fixed w by at most Delta,
+    hence the numerator and the partition function by a factor of at most exp(epsilon / 2) each. No
+    normalisation, separators or delta are needed.
 
     Constraints: the proof holds for any public finite set of points, and so for the part of a lattice that
     public constraints leave.

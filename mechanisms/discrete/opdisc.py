@@ -32,8 +32,8 @@ class OPDisc(PerturbedMinimizer):
     the proof's density-ratio lemma depends on the winner.
 
     Constraints: the proof needs |w| <= D and distances of at least tau between points, which hold in any part
-    of a lattice; and a shift that makes w win against every other point also makes it win against fewer. D is
-    computed from the bounds of the lattice.
+    of a lattice; and a shift that makes w win against every other point also makes w win against fewer
+    points. D is computed from the bounds of the lattice.
 
     Source: Neel, Roth, Vietri and Wu (ICML 2020), Algorithm 1; sensitivity and calibration in
     ``mechanisms.discrete.calibration``.
@@ -63,7 +63,8 @@ class OPDisc(PerturbedMinimizer):
 
         ``lipschitz`` is a bound G on |l(w) - l(v)| / |w - v| for the loss l of a record. One record then
         changes the difference of two points' losses by at most 2 G |w - v|. The noise needed is largest at
-        the least distance of two points, so it is set by the smaller of G times that and ``loss_bound``.
+        the least distance of two points, so the noise is set by the smaller of G times that distance and
+        ``loss_bound``.
         """
         slope = check_positive(lipschitz, "lipschitz") if lipschitz != math.inf else lipschitz
         bound = largest_loss(problem_type, loss_bound)

@@ -107,10 +107,10 @@ def score_law(schema: Schema, weights: ArrayLike, intercept: float = 0.0) -> Sco
 def bins_of(model: Any, n_records: int, epsilon: float) -> ScoreBins:
     """Return bins for the scores of a released binary classifier.
 
-    Bins are coarser with fewer records and smaller epsilon, because every bin adds noise to sums. They cover
-    three standard deviations of ``score_law`` around its mean or, without a schema, log odds from -8 to 8;
-    the outer bins contain all other scores. If the model has a table of risks, its edges are among the edges
-    of bins, so that all scores in a bin have the same risk.
+    Bins are coarser with fewer records and smaller epsilon, because every bin adds noise to sums. The bins
+    cover three standard deviations of ``score_law`` around its mean or, without a schema, log odds from -8 to
+    8; the outer bins contain all other scores. If the model has a table of risks, its edges are among the
+    edges of bins, so that all scores in a bin have the same risk.
     """
     if (edges := getattr(model, "score_edges", None)) is not None:
         return ScoreBins(edges)  # a model with few different scores, each of which has a bin

@@ -168,7 +168,7 @@ class Intervals:
     def concordance(self, value: float) -> Estimate:
         """Return the area theta under the ROC curve.
 
-        Among pairs of a positive record in bin i and a negative record in bin j, it is the share with i > j,
+        For pairs of a positive record in bin i and a negative record in bin j, theta is the share with i > j,
         plus half of the share with i = j. The statistic is T(theta) = N1' (K - theta) N0, where N1 and N0 are
         the counts of positives and negatives by bin, and K_ij is 1 for i > j, 1/2 for i = j and 0 for i < j.
 

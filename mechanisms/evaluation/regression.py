@@ -146,8 +146,8 @@ class RegressionEvaluation:
         """Return estimates of Var e^2, Cov(e^2, s^2) and Var s^2, where s = t - mean t.
 
         Let m = mean e^2 and v = Var t. For normal labels and predictions with Cov(e, prediction) = 0, so that
-        Cov(e, t) = 2 m, they are 2 m^2, 8 m^2 and 2 v^2. As noise may hide them, the returned variances are
-        at least 2 m^2 and 2 v^2; the returned covariance, which makes R^2 vary less, is at most 8 m^2.
+        Cov(e, t) = 2 m, the three are 2 m^2, 8 m^2 and 2 v^2. As noise may hide them, the returned variances
+        are at least 2 m^2 and 2 v^2; the returned covariance, which makes R^2 vary less, is at most 8 m^2.
         """
         m, mean, square = self.sums.means, self.sums.means["t"], self._mean_square
         v = max(spread, 0.0)

@@ -40,7 +40,7 @@ class ClippedNewton(UnboundedFit):
     """Private Newton steps with a private metric and gradients that are clipped to a public norm.
 
     1. Noisy counts find the median and a tail quantile of every column (also of numeric labels) and of the
-       length of rows (``ColumnSearch``). Where there are too few records for it, columns are not rescaled.
+       length of rows (``ColumnSearch``). If records are too few for this search, columns are not rescaled.
     2. The second moments of rows of norm at most 1 are released once, with noise, and shrunk towards a
        multiple of the identity by the share of noise in them. Gradients are multiplied by the inverse square
        root.

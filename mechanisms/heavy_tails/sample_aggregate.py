@@ -42,7 +42,7 @@ class SampleAggregate(SubsetMechanism):
     (1 + g) max over k of rho(t0 + 1 + k) e^(-B k) and g = (q + 1) / (q - 1), the noise is S / gamma, gamma =
     epsilon / (5 sqrt(2 log(2/delta))), for log g + B = beta = epsilon / (4 (d + log(2/delta))) (Nissim,
     Raskhodnikova and Smith 2007, Lemma 2.7 with normal noise). These formulas are proved for epsilon up to
-    about 2; for a larger epsilon the noise is calibrated to the largest part of it that ``is_private``
+    about 2; for a larger epsilon the noise is calibrated to the largest part of epsilon that ``is_private``
     verifies.
 
     *Proof.* One record changes one estimate. An unchanged i has r'_i(t) <= r_i(t + 1). Of the q smallest

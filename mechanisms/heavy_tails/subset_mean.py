@@ -30,7 +30,7 @@ class SubsetMean(SubsetMechanism):
     alone (``FreshCopies`` makes its copies), neighbours by replacing one record, n public. One record changes
     one estimate, and two points of a ball of radius R are at most 2 R apart: the mean moves by 2 R / m.
 
-    The noise is known before data. That of ``SampleAggregate`` is in proportion to the spread of the
+    The noise is known before data. The noise of ``SampleAggregate`` is in proportion to the spread of the
     estimates, but larger than the noise here unless budget and number of records are larger than usual.
 
     Source: Nissim, Raskhodnikova and Smith (2007) for subsets; Smith (2011) for means of bounded answers.

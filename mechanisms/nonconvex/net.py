@@ -43,7 +43,7 @@ class NetMechanism(RiskMechanism):
 
     beta = epsilon / (2 Delta), Delta the ``loss_spread`` of one record. With probability 1 - q the objective
     at the released point is within ``excess(q)`` of its minimum over the ball, convex or not. The running
-    time grows as (radius / alpha)^d, so this is for a few dimensions.
+    time grows as (radius / alpha)^d, so the mechanism is for few dimensions.
 
     The set is an l2 ball. By default it contains the minimiser of the penalised risk, |w| <= G / l2, or has
     twice the typical norm of weights if that is smaller. The default alpha is Delta d / (n epsilon G), about

@@ -45,10 +45,10 @@ class DPSpider(SteppedMechanism):
 
     First comes a warm start: ``warm`` steps of noisy gradient descent. Then comes a phase of differences: v
     is a noisy gradient at its first point, the anchor; after a step from w to w+, v+ = v + grad F(w+) - grad
-    F(w) + noise. As steps get short, so does that noise. The gradient at the end is then about as long as the
-    noise on a single gradient with most of the budget. Descent ends with a gradient as long as the noise on a
-    single gradient when hundreds of gradients share the budget. So the method is better where minima are well
-    curved; where F is flat, steps stay long and little is gained.
+    F(w) + noise. The shorter the steps, the smaller this noise. The gradient at the end is then about as long
+    as the noise on a single gradient with most of the budget. Descent ends with a gradient as long as the
+    noise on a single gradient when hundreds of gradients share the budget. So the method is better where
+    minima are well curved; where F is flat, steps stay long and little is gained.
 
     Privacy: mu-GDP, stated as (epsilon, delta); neighbours by replacing one record, n public. Given the
     released values, w and w+ are fixed, and one record changes the computed difference by at most

@@ -152,8 +152,8 @@ def pure_to_gdp(epsilon: float) -> float:
 
     mu = 2 Phi^-1(e^epsilon / (1 + e^epsilon)). The trade-off curve of epsilon-DP is two straight lines that
     meet on the diagonal, at 1 / (1 + e^epsilon). The curve of mu-GDP is convex and has the same ends. With
-    this mu it also passes through that point, so it lies below both lines. For the two curves see Dong, Roth
-    and Su (2022), section 2.
+    this mu the curve also passes through that point, so the curve lies below both lines. For the two curves
+    see Dong, Roth and Su (2022), section 2.
     """
     from scipy import special
 

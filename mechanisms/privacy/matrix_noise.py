@@ -22,8 +22,8 @@ class MatrixNoise:
     The diagonal, and sqrt(2) times the upper triangle, form a vector whose l2 norm is the Frobenius norm of
     the matrix; noise is added to that vector. So an off-diagonal entry has noise of variance sigma^2 / 2, and
     the noise as a matrix is a Gaussian orthogonal ensemble. Its largest eigenvalue exceeds sigma (sqrt(2 d) +
-    t) with probability at most exp(-t^2 / 2), as its mean is at most sigma sqrt(2 d) (Davidson and Szarek
-    2001) and it is 1-Lipschitz in the Frobenius norm.
+    t) with probability at most exp(-t^2 / 2), as the mean of this eigenvalue is at most sigma sqrt(2 d)
+    (Davidson and Szarek 2001) and the eigenvalue is 1-Lipschitz in the Frobenius norm.
     """
 
     vector: VectorNoise

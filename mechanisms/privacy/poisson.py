@@ -205,8 +205,8 @@ def _outcomes_of_losses(losses: Floats, z: float, q: float) -> Floats:
     """Return the outcomes at which (1-q) N(0) + q N(-1) against (1-q) N(0) + q N(1) has these losses.
 
     The loss l at x satisfies sinh(l / 2 + x / z^2) = -alpha sinh(l / 2) with alpha = exp(1 / (2 z^2)) (1-q) /
-    q. A delta is a maximum over cut points of the outcome, attained at the exact one, so rounding of that
-    outcome hardly lowers delta.
+    q. A delta is a maximum over cut points of the outcome, attained at the exact outcome, so rounding
+    of that outcome hardly lowers delta.
     """
     if q == 1:
         return -losses * z**2 / 2

@@ -83,11 +83,11 @@ def _gaussian_above(event: Event) -> tuple[float, float]:
     """Return mu and c such that the release is a post-processing of one that is mu-GDP, and discloses
     everything with probability c.
 
-    With delta(e) the profile of the release, this holds if delta(e) <= c + (1 - c) delta_mu(e) for all e >= 0
-    (Blackwell's theorem; for e < 0 the same follows by symmetry). delta is convex in exp(e), so between the
-    points at which bounds on it are computed it lies below the chords of these bounds. Both sides decrease in
-    e, so the chord at each point of a finer grid is compared with the Gaussian at the next. Beyond the last
-    point delta is at most c.
+    With delta(e) the profile of the release, mu and c are valid if delta(e) <= c + (1 - c) delta_mu(e) for
+    all e >= 0 (Blackwell's theorem; for e < 0 the same follows by symmetry). delta is convex in exp(e), so
+    between the points at which bounds on it are computed delta lies below the chords of these bounds. Both
+    sides decrease in e, so the chord at each point of a finer grid is compared with the Gaussian at the next
+    point. Beyond the last point delta is at most c.
     """
     disclosed, pure = event.delta * _DISCLOSED, (pure_to_gdp(event.epsilon), event.delta)
     if event.epsilon > _MOST_COVERED:

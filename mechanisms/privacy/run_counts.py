@@ -165,8 +165,8 @@ def run_delta(delta: float, law: RunCounts) -> float:
 def _log_ratio_of_pair(epsilon: float, delta: float, stop: float) -> float:
     """Return log C of (epsilon, delta): Q'(S) <= min(d + exp(e) a, 1 - exp(-e) (1 - d - a)), a = Q(S).
 
-    The bound is concave and piecewise linear in a, so C is attained at a corner: a = 0, a = 1 - d, where it
-    is 1, or where both lines meet, a = (1 - d) / (1 + exp(e)), where it is 1 - a.
+    The bound is concave and piecewise linear in a, so C is attained at a corner: a = 0, a = 1 - d, where the
+    bound is 1, or where both lines meet, a = (1 - d) / (1 + exp(e)), where the bound is 1 - a.
     """
     middle = (1 - delta) * float(special.expit(-epsilon))
     corners = [(0.0, delta), (middle, 1 - middle), (1 - delta, 1.0)]

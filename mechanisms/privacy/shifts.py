@@ -3,7 +3,7 @@
 The output on D under eta equals the output on D' under eta + s, where s depends on eta with |s| <= c.
 Comparing the densities at eta and eta + s bounds delta by E[(1 - exp(epsilon - Z))_+] with Z the largest
 (<eta, s> + |s|^2 / 2) / sigma^2. Here <eta, s> <= c |eta|, and |eta| / sigma is a chi variable with as many
-degrees of freedom as s has dimensions. OPDisc and objective perturbation are calibrated by it.
+degrees of freedom as s has dimensions. OPDisc and objective perturbation are calibrated by this bound.
 """
 
 from __future__ import annotations

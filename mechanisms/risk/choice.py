@@ -54,7 +54,7 @@ class Choice:
         self, facts: RiskFacts, *, epsilon: float, delta: float, steps: int | None, releases: int = 1
     ) -> RiskMechanism:
         """Calibrate the mechanism, with the given penalty or, if the mechanism has a default penalty that
-        depends on its noise (objective perturbation), with that.
+        depends on its noise (objective perturbation), with that default.
 
         The budget covers ``releases`` runs, composed in the privacy notion in which the mechanism composes
         best.
@@ -96,12 +96,12 @@ def choose_risk_mechanism(
     numbers: float = 0.0,
 ) -> Choice:
     """Return the mechanism with this name or class, or for "auto" one that suits the public facts. Without a
-    ``convex_set`` it has its default set.
+    ``convex_set`` the mechanism has its default set.
 
     ``mu`` is the budget of one release, as Gaussian differential privacy. If ``steps`` are given and there
-    are more than 512 features, "auto" takes a mechanism that has steps; with fewer features it may take one
-    that refuses them. ``numbers``: the share of the columns that are numbers, if moments can rescale these by
-    private units; otherwise 0.
+    are more than 512 features, "auto" takes a mechanism that has steps; with fewer features "auto" may take a
+    mechanism that refuses ``steps``. ``numbers``: the share of the columns that are numbers, if moments can
+    rescale these by private units; otherwise 0.
 
     Raises:
         UnknownMechanismError: an unknown name; the message lists the known ones.

@@ -1,4 +1,4 @@
-"""Private minimisers of a risk, and the base of those on the full batch.
+"""Private minimisers of a risk, and the base of mechanisms on the full batch.
 
 Every plan is made from public facts: noise and cost are fixed before data. The papers' noise is not used (its
 constants are unspecified, or wrong: see ``DPProximalGradient``); T steps on the full batch are accounted as

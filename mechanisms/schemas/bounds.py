@@ -34,11 +34,11 @@ class BoundsPlan:
     if many records hold it. The lower bound is drawn in the same way, with all signs reversed; the prior
     (``schemas.prior``) is symmetric. A number beyond all data has the weight e^-20 times its prior.
 
-    Privacy: ``level``-GDP, neighbours by replacing one record, their number public; missing numbers are not
-    counted. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most 1, and
-    the logarithm of a weight by a number in [-strength, strength]. So a draw is a release of bounded range 2
-    strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding apply. Two
-    draws compose.
+    Privacy: ``level``-GDP, neighbours by replacing one record, the number of records public; missing numbers
+    are not counted. Replacing a record moves either end of the interval by at most 1, hence d(t) by at most
+    1, and the logarithm of a weight by a number in [-strength, strength]. So a draw is a release of bounded
+    range 2 strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding
+    apply. Two draws compose.
 
     Attributes:
         strength: lambda, > 0.

@@ -31,8 +31,8 @@ class CategoryPlan:
     record has is never kept.
 
     Privacy: (epsilon, delta' + delta) for every (epsilon, delta') of ``level``-GDP, neighbours by replacing
-    one record, their number public. Replacing a record lowers one count by 1 and raises another by 1, or does
-    one of these alone.
+    one record, the number of records public. Replacing a record lowers one count by 1 and raises another by
+    1, or does one of these alone.
 
     - Counts that stay >= 1: a shift by ``steps`` in at most two coordinates, sqrt(2) steps / 2^30-GDP with
       the constant of ``DiscreteGaussianRelease`` (its proof: a shift by k is |k| (1 + 2^-60) / 2^30-GDP).

@@ -52,16 +52,17 @@ class CutPlan:
     the root, where both are ends, it is e^4. So cuts that no record supports are rare, and a column has none
     if its records are too few.
 
-    Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A missing number is in no
-    node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
+    Privacy: ``level``-GDP, neighbours by replacing one record, the number of records public. A missing number
+    is in no node. One level of the tree, given the levels above, is a release of bounded range 2 strength:
 
     - The replaced record stays in its node: m is unchanged and #{x < t} moves by at most 1, so the logarithm
       of a weight moves by a number in [-strength, strength].
       The weight of leaving the node whole does not move, as it depends on m alone.
-    - It moves from one node to another, or is missing on one of the two tables. Where a node gains or loses a
-      record, #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for leaving it whole, by
-      between 0.45 and 1/2. So in each of at most two independent draws the logarithms of weights move by
-      numbers in [-strength / 2, strength / 2], and in both together by a number in [-strength, strength].
+    - The replaced record moves from one node to another, or is missing on one of the two tables. Where a node
+      gains or loses a record, #{x < t} - m / 2 moves by +-1/2, and m / 2 - max(c / strength, 0.05 m), for
+      leaving it whole, by between 0.45 and 1/2. So in each of at most two independent draws the logarithms of
+      weights move by numbers in [-strength / 2, strength / 2], and in both together by a number in
+      [-strength, strength].
 
     Normalisation shifts all logarithms alike: their range is at most 2 strength. A factor 1 + 1e-4 on that
     range pays for the rounding of the draw's law. A release of bounded range r is mu-GDP, mu =

@@ -51,11 +51,11 @@ class RecordsPlan:
     persons and j is not, and it is P / 10 if j is already enough for all.
 
     Privacy: a release of bounded range ``epsilon``, so pure ``epsilon``, and ``level``-GDP; neighbours by
-    replacing one person with all of its records, their number public. Replacing a person moves both ends of
-    the interval by at most 1, hence d(k) by at most 1, and the logarithm of a weight by a number in
-    [-strength, strength]; normalisation shifts all alike. A factor 1 + 1e-4 on that range, 2 strength, pays
-    for the rounding of the draw's law. The conversion to GDP is that of ``CutPlan``; the conversion to zCDP
-    is that of Cesar and Rogers (2021).
+    replacing one person with all of its records, the number of persons public. Replacing a person moves both
+    ends of the interval by at most 1, hence d(k) by at most 1, and the logarithm of a weight by a number in
+    [-strength, strength]; normalisation shifts all logarithms alike. A factor 1 + 1e-4 on that range, 2
+    strength, pays for the rounding of the draw's law. The conversion to GDP is that of ``CutPlan``; the
+    conversion to zCDP is that of Cesar and Rogers (2021).
 
     Attributes:
         strength: > 0.

@@ -65,8 +65,8 @@ _ZERO_FIRST = re.compile(r"[^0-9]*0([^0-9])")
 class VotePlan:
     """Choose among ``CANDIDATES``: a candidate with v votes has the weight exp(strength v).
 
-    Privacy: ``level``-GDP, neighbours by replacing one record, their number public. A cell gives every
-    candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of a
+    Privacy: ``level``-GDP, neighbours by replacing one record, the number of records public. A cell gives
+    every candidate between none and one vote, by a rule of the cell alone (``votes_of``), so the votes of a
     candidate move by at most 1 and the logarithm of its weight by at most strength: a release of bounded
     range 2 strength, like one level of the tree of ``CutPlan``, whose conversion and charge for rounding
     apply.

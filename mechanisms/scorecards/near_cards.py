@@ -109,10 +109,11 @@ def near_cards(
 ) -> tuple[NearCard, ...]:
     """Return cards near a private model: the released one first, then others by distance.
 
-    No two have the same set of columns: each further card is the nearest one that satisfies a no-good cut
-    against every card before it. The search takes four scales in turn: the scale of the released card, and
-    three coarser scales, whose cards have fewer points to add up. The private choice of the released card may
-    have moved its threshold away from the model's; the thresholds of the other cards are moved by as much.
+    No two cards have the same set of columns: each further card is the nearest one that satisfies a no-good
+    cut against every card before it. The search takes four scales in turn: the scale of the released card,
+    and three coarser scales, whose cards have fewer points to add up. The private choice of the released card
+    may have moved its threshold away from the model's; the thresholds of the other cards are moved by as
+    much.
 
     Args:
         source: the model.

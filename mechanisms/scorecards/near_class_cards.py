@@ -34,8 +34,8 @@ def near_class_cards(
 ) -> tuple[NearCard, ...]:
     """Return cards near a private model of several classes: the released one first, then others by distance.
 
-    No two have the same set of columns, and the search takes four scales in turn, as in ``near_cards``. If a
-    number is left out, its points at the middle of its range are added to the intercepts of the classes.
+    No two cards have the same set of columns, and the search takes four scales in turn, as in ``near_cards``.
+    If a number is left out, its points at the middle of its range are added to the intercepts of the classes.
 
     Args:
         source: the model, with weights of shape (K, d).

@@ -104,8 +104,8 @@ class SeededScorecard:
     and the posterior spread of the weights are released, too; both are post-processing of the moments.
 
     Records may have whole-number weights from 0 to W; the weight of a record is private, as a part of the
-    record. The linear model divides record weights by W, so it needs no more noise than without them. In the
-    choice, the loss of a record is up to W times as large.
+    record. The linear model divides record weights by W, so it needs no more noise than without weights. In
+    the choice, the loss of a record is up to W times as large.
 
     An instance is a plan: noise and spend are fixed before data are read.
 

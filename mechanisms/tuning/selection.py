@@ -44,10 +44,10 @@ class SelectionPlan:
     stay hidden.
 
     Privacy, for data sets that differ by replacing one record; the number of records is public. The replaced
-    record is in one of the parts. If it is in the first, only the model of a run changes; its score is
-    computed from this model and unchanged records. If it is in the second, only the score changes. So a run
-    costs the larger of the two costs, not their sum (parallel composition), and so does every choice among
-    runs. The order of rows does not matter: a permutation that aligns two neighbours maps the uniform
+    record is in one of the parts. If it is in the first part, only the model of a run changes; its score is
+    computed from this model and unchanged records. If it is in the second part, only the score changes. So a
+    run costs the larger of the two costs, not their sum (parallel composition), and so does every choice
+    among runs. The order of rows does not matter: a permutation that aligns two neighbours maps the uniform
     distribution of the parts to itself.
 
     If ``law`` is None, every candidate is run once, and the k runs compose: mu-GDP runs to sqrt(k) mu-GDP,

@@ -311,8 +311,8 @@ class Ledger:
         """Reserve, run and commit: ``with ledger.spending(plan.spend): release``.
 
         After an exception the reservation stays, and cannot be cancelled: the failure may itself depend on
-        the data. It also stays if the database does not answer at the end; that is only a warning, as the
-        release is paid for. Errors are those of ``reserve`` and ``commit``.
+        the data. The reservation also stays if the database does not answer at the end; that is only a
+        warning, as the release is paid for. Errors are those of ``reserve`` and ``commit``.
         """
         identifier = self._reserve(spend, {"started": True})
         yield identifier
