@@ -118,8 +118,10 @@ def check(
         ),
     ] = False,
 ) -> None:
-    """Count the cells of public or synthetic rows that a schema reads as missing, unreadable or outside its
-    bounds, or that it refuses; print the share of each level.
+    """Check a schema on public or synthetic rows.
+
+    Counted are the cells that are missing, unreadable, outside the bounds or categories, or refused. Of the
+    other cells the share of each category or bin is printed.
 
     For private rows these numbers would be a leak, which no budget covers.
     """
@@ -140,10 +142,10 @@ def bins(
     schema: Annotated[Path, typer.Argument(help="Schema file, .toml or .json.")],
     output: Annotated[Path | None, typer.Option(help="New .toml file. Default: print the schema.")] = None,
 ) -> None:
-    """Write a copy of a schema with its numbers in bins, for risks that are not linear in a number.
+    """Write a copy of a schema with its numbers in bins, for outcomes that are not linear in a number.
 
-    A card or linear model then has one weight for each bin, instead of one per unit. The edges follow from
-    the declared bounds, so that no record is read; change them as you like.
+    A scorecard or linear model then has a weight for each bin, instead of one weight for the number. The
+    edges follow from the declared bounds, so that no record is read; change them as you like.
     """
     check_writable(output, "--output")
     if output is not None and output.suffix != ".toml":
@@ -175,9 +177,9 @@ def learn(
     types: Annotated[
         str | None,
         typer.Option(
-            help="NAME=TYPE,...: number, whole, range (a number that is not cut, between learned bounds), "
-            "date, text, boolean, or vote (number, whole, date or text, found privately). Default: the types "
-            "of a Parquet file or a database; of a CSV file, vote."
+            help="NAME=TYPE,...: number, whole, range (a number without bins, between learned bounds), "
+            "date, text, boolean, or vote (whether number, whole, date or text is found privately). "
+            "Default: the types of a Parquet file or a database; of a CSV file, vote."
         ),
     ] = None,
     schema: Annotated[
@@ -227,7 +229,8 @@ def learn(
     One release, booked before a cell is read. What a column costs, and whether there are enough records for
     it, follows from public facts: `--plan` shows it. Neighbours differ in one record.
     """
-    suffix = ".json" if save is None else schema_file(save).suffix  # a temporary file is called .json
+    # Without --save the schema is kept in a temporary file until it is printed.
+    suffix = ".json" if save is None else schema_file(save).suffix
     if plan:
         with accounted(None):
             planned = _planned(context.params)
@@ -249,7 +252,7 @@ def learn(
 
 
 class _Planned(NamedTuple):
-    """A planned schema and what it is learned from: a table, of persons if that is declared."""
+    """A planned schema, and the table from which it is learned, with its persons if they are declared."""
 
     plan: SchemaPlan
     frame: Any
@@ -347,7 +350,7 @@ def _report(made: SchemaPlan, found: LearnedSchema) -> dict[str, Any]:
 
 def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None) -> None:
     if save is None:
-        print(found.schema.to_text(), end="")  # there may be no standard output to write to
+        print(found.schema.to_text(), end="")  # not sys.stdout.write: sys.stdout may be None
     for name in found.left_out:
         say.print(
             f"left out: {name}: no cut or category has enough records. To do: if it matters, declare it in a "
@@ -371,10 +374,10 @@ def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None)
 
 
 def _far_apart(column: Column) -> bool:
-    """Return whether two neighbouring cuts beyond a million differ by a factor of a thousand.
+    """Return whether, of two cuts next to each other in magnitude, one is a thousand times the other.
 
-    Hardly any data have such cuts. They come from noise, where there are few records for the number of
-    columns: the public prior of cuts reaches that far.
+    Only pairs whose larger cut is at least a million count. Hardly any data have such cuts. They come from
+    noise, if there are few records for the number of columns: the public prior of cuts has such numbers.
     """
     plain, _ = plain_column(column)
     if not isinstance(plain, Binned) or isinstance(plain, Date):

@@ -77,7 +77,7 @@ class Labelled:
         return Schema.infer(read_unbooked(ledger, self._records, ["--schema"])[0])
 
     def keep(self, counted: CountedRecords) -> None:
-        """Keep the counts of an engine, by a schema that was learned, as the records."""
+        """Use counts that an engine made, under a learned schema, in place of the records."""
         self._read = (counted, None)
 
     def _kept(self, counted: bool, pair: tuple[Any, Any]) -> tuple[Any, Any]:
@@ -90,7 +90,7 @@ class Labelled:
         """The records in the form that estimators take."""
         assert self._read is not None, "records are read by a fit, once it is booked"
         found = self._read[0]
-        if isinstance(found, EngineCount):  # it counts persons, and reports use all of their records
+        if isinstance(found, EngineCount):  # persons may be limited there; reports use all records
             found = replace(found, persons=None).counted()
             self._read = found, None
         return found
@@ -202,10 +202,12 @@ def _weights(frame: pd.DataFrame, weight: str, target: str, schema: Schema | Non
 
 
 def read_parts(data: str, schema: Schema | None, table: str | None = None) -> Iterator[pd.DataFrame]:
-    """Yield records in order: of a file, all at once; of an engine, in batches of the schema's columns.
+    """Yield records in order: a file as one table, a table in an engine in batches.
+
+    Batches have the columns of the schema only.
 
     Raises:
-        InvalidInputError, SchemaError: a table that cannot be read, or, of an engine, without a schema.
+        InvalidInputError, SchemaError: the table cannot be read, or is in an engine and there is no schema.
     """
     if not is_engine_address(data):
         if table is not None:
@@ -222,7 +224,10 @@ def read_parts(data: str, schema: Schema | None, table: str | None = None) -> It
 def _as_written(
     data: str, schema: Schema | None, target: str | None = None, classes: tuple[Any, ...] | None = None
 ) -> list[str]:
-    """Return the columns to read as text: with a schema, all except labels without declared classes."""
+    """Return the columns to read as text.
+
+    With a schema these are all columns, but not the label if its classes are not declared.
+    """
     if schema is None:
         return [] if target is None or classes is None else [target]
     header = header_of(data)
@@ -242,8 +247,8 @@ def _counted(
     if schema is None or classes is None:
         lacking = " and ".join(option for option, fact in facts.items() if fact is None)
         raise InvalidInputError(
-            f"{lacking}: declare it; nothing is inferred from a table in an engine, and regression needs one "
-            "in memory"
+            f"{lacking}: declare it, as nothing is inferred from a table in an engine; regression needs a "
+            "table in memory"
         )
     written = isinstance(classes[0], str)
     engine = EngineCount.of(open_table(data, table), schema, target, classes, written=written)

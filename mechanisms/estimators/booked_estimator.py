@@ -27,8 +27,8 @@ class BookedEstimator:
     """Base of estimators with a ``ledger``; passwords in the URL of a ledger are neither printed nor pickled.
 
     If an unfitted estimator without a ledger is pickled within ``budget`` blocks, the addresses of these
-    budgets are stored with it, so that another process that fits the estimator books in them. With a fitted
-    estimator no address is stored.
+    budgets are stored with it: if another process fits the estimator, the fit is booked in the same budgets.
+    With a fitted estimator no address is stored.
 
     Attributes:
         person: the column of persons; None if each person has one record.
@@ -110,7 +110,7 @@ def spend_of_fit(model: BookedEstimator, given: Unread[Any]) -> PrivacySpend:
 
 
 def never_read() -> Any:
-    """Take the place of the function that reads records, in plans, which read none."""
+    """Stand in for the function that reads records where a plan is made: a plan reads none."""
     raise AssertionError("a plan reads no records")
 
 
@@ -137,9 +137,9 @@ def check_fits_ahead(model: BookedEstimator) -> None:
     if not books:
         epsilon, delta = sum(spend.epsilon for spend in spends), sum(spend.delta for spend in spends)
         warnings.warn(
-            f"{ahead.caller} makes {len(spends)} fits: their privacy adds up to epsilon = {epsilon:g}, "
-            f"delta = {delta:.3g} where they share records, and its scores, choices and calibrators are not "
-            "private. To do: PrivateSearchCV, or evaluate on records that were held out",
+            f"{ahead.caller} makes {len(spends)} fits: if these share records, their privacy adds up to "
+            f"epsilon = {epsilon:g}, delta = {delta:.3g}; scores, choices and calibrators are not private. "
+            "To do: PrivateSearchCV, or evaluate on records that were held out",
             RepeatedReleaseWarning,
             stacklevel=4,
         )

@@ -1,4 +1,7 @@
-"""The descents of Wang, Xiao, Devadas and Xu (2020) without declared moments or ranges, in private units."""
+"""The descents of Wang, Xiao, Devadas and Xu (2020) without declared moments or ranges.
+
+Features and labels are in private units: their centres and scales are released first.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,8 @@ from privopt.problems.convex.regularizers import NO_REGULARIZER
 from privopt.problems.convex.sets.norm_balls import L2Ball
 from privopt.problems.convex.unclipped import PLAIN_SQUARES, UnclippedRisk, unclipped_facts
 
-# In private units features and labels have magnitude about 1, and so have gradients: guessed bounds on the
-# moments and means of gradients.
+# Guessed bounds on moments and means of gradients, and on weights: in private units features and labels, and
+# so gradients, have magnitude about 1.
 _MOMENT, _RANGE, _RADIUS = 2.0, (-2.0, 2.0), 5.0
 _GUESS = Descent(smoothness=2.0)
 

@@ -21,7 +21,7 @@ NEIGHBOURS = {"record": "replace-one", "person": "replace-one person"}
 
 @dataclass(frozen=True)
 class PrivacySpend:
-    """Privacy of one release, neighbours by replacing one record, or one person with all of its records.
+    """Privacy of one release; neighbouring tables differ in one record, or in all records of one person.
 
     The number of records, or of persons (``problems.tables.persons``), is public.
 
@@ -40,9 +40,10 @@ class PrivacySpend:
         note: where the claim comes from, and why it fails if it does; required for a claim that is not
             proved.
         insecure_seed: the seed, if the noise was reproducible; the guarantee is void then.
-        event: the parameters of releases on sampled batches, and of choices among a random number of runs,
-            with which they compose more tightly (``compose``). An event is dropped if its epsilon or delta
-            differs from the epsilon or delta of the spend, as happens once something is added to the spend.
+        event: for releases on sampled batches, and for choices among a random number of runs, their
+            parameters, by which ``compose`` gives a smaller total. An event is dropped if its epsilon or
+            delta differs from the epsilon or delta of the spend, as happens once something is added to the
+            spend.
 
     Raises:
         PrivacyParameterError: any field outside its range.
@@ -97,10 +98,10 @@ class PrivacySpend:
             )
 
     def _bounds_delta(self, level: float) -> bool:
-        """Return whether the level implies the pair by its delta.
+        """Return whether the delta that a GDP level has at epsilon is at most the delta of the pair.
 
-        If epsilon is tiny, it changes delta by less than the rounding of delta, and so cannot be computed
-        from delta.
+        The converse, epsilon computed from delta, fails for a tiny epsilon: its effect on delta is smaller
+        than the rounding error of delta.
         """
         from privopt.mechanisms.privacy.accounting import gaussian_delta
 
@@ -158,7 +159,7 @@ class PrivacySpend:
 
     @classmethod
     def _at_level(cls, notion: str, level: float, delta: float, mechanism: str, note: str) -> Self:
-        # delta alone may suffice for a tiny level; the least positive double keeps "epsilon > 0" true.
+        # A tiny level may imply epsilon = 0 at this delta; epsilon must be > 0, if only by the least double.
         epsilon = max(_implied_epsilon(notion, level, delta), 5e-324)
         return cls(epsilon, delta, notion, mechanism, level=level, note=note)
 
