@@ -36,10 +36,10 @@ def progress_bar(limits: Limits | None = None) -> Iterator[Limits]:
 
 @contextmanager
 def drawn_on(console: Console, given: Limits) -> Iterator[Limits]:
-    """Provide limits like the given ones that show progress on a console, if it is interactive."""
+    """Provide the given limits, which now show progress on a console if it is interactive."""
     shown = console.is_terminal or console.is_jupyter
     columns = (SpinnerColumn(), _Steps(), TextColumn("{task.description}"), TimeElapsedColumn())
-    # In a notebook no thread refreshes the bar: text printed by others would become part of it and vanish.
+    # In a notebook no thread refreshes the bar: otherwise text printed meanwhile would vanish with it.
     by_itself = not console.is_jupyter
     with Bar(*columns, console=console, transient=True, disable=not shown, auto_refresh=by_itself) as bar:
         line = bar.add_task("planning", total=None)
@@ -64,7 +64,7 @@ class _Steps(BarColumn):
 
 
 def described(now: Progress) -> str:
-    """Describe the progress of a solve. The text is not private unless the number of steps is fixed."""
+    """Describe the progress of a solve. It depends on the records unless the number of steps is fixed."""
     if now.total is not None:
         return f"{now.nodes} of {now.total} steps"
     known = f"best {now.incumbent:.6g}  bound {now.bound:.6g}  gap {now.gap:.3g}  "

@@ -1,4 +1,4 @@
-"""Race of solvers that search after the noise: nearest cards under constraints, best subsets of columns."""
+"""Race of solvers for the searches that follow a release: cards under constraints, best subsets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Solve:
 
 
 def card_program(columns: int, levels: int, seed: int) -> CardProgram:
-    """Return the program of the card nearest to random real points, under constraints of several kinds."""
+    """Return the program of the scorecard nearest to random weights, under constraints of several kinds."""
     rng, d = np.random.default_rng(seed), columns * levels
     parts = tuple(PointColumn(f"c{k}", k * levels, (k + 1) * levels, ordered=levels) for k in range(columns))
     costs = np.sqrt(rng.uniform(0.05, 0.25, d))
@@ -75,13 +75,13 @@ def card_program(columns: int, levels: int, seed: int) -> CardProgram:
 
 
 def subset_program(columns: int, chosen: int, seed: int) -> SubsetProgram:
-    """Return the program of the best subset of correlated columns of synthetic records."""
+    """Return the program of the best subset for ridge regression, on records with correlated columns."""
     X, y = SparseDesign(columns, chosen, correlation=0.6).table(2000, np.random.default_rng(seed))
     gram = X.T @ X / len(X) + 0.1 * np.eye(columns)
     return SubsetProgram.of(gram, X.T @ y / len(X), chosen)
 
 
-# Of a workload: (columns, each, seed) -> instance; sizes (columns, each); name -> solver; all solvers.
+# A function (columns, each, seed) -> instance, its sizes, a function name -> solver, and all solvers.
 _Workload = tuple[
     Callable[[int, int, int], Any],
     Sequence[tuple[int, int]],

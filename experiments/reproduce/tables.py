@@ -33,8 +33,8 @@ def pivot(frame: pd.DataFrame, measures: Sequence[str], column: str, by: str = "
 def apart(table: pd.DataFrame) -> list[pd.DataFrame]:
     """Split a table into parts, each without the columns that its lines leave empty.
 
-    Columns that every line fills are in each part. Two lines are in the same part if both fill one of the
-    other columns, or if a chain of such pairs links them. If a line would be alone, the table is not split.
+    Columns that every line fills are in each part. Two lines are in the same part if both fill
+    another column, or if a chain of such pairs links them. If a line would be alone, the table is not split.
     """
     filled = table.notna() & (table != "")
     common = set(table.columns[filled.all()])
@@ -89,18 +89,18 @@ class Power:
         return f"{self.slope:.2f} (95%: {self.low:.2f} to {self.high:.2f})"
 
     def at_most(self, bound: float) -> Agreement:
-        """Return whether the interval is below 0 and reaches down to ``bound``; in part: if only below 0."""
+        """Return YES if the interval is below 0 and reaches ``bound``; PARTLY if it is only below 0."""
         if self.high >= 0:
             return Agreement.NO
         return Agreement.YES if self.low <= bound else Agreement.PARTLY
 
     @property
     def inverted(self) -> Power:
-        """The power of 1/x, if this is the power of x."""
+        """The power law of the reciprocal of the measured value."""
         return Power(-self.slope, -self.high, -self.low)
 
     def costs_at_most(self, bound: float) -> Agreement:
-        """Return whether a quantity grows, and at most with the power ``bound``; no if growth is not seen."""
+        """Return ``grows_at_most`` if the interval is above 0, so that growth is certain; otherwise NO."""
         return self.grows_at_most(bound) if self.low > 0 else Agreement.NO
 
     def grows_at_most(self, bound: float) -> Agreement:
@@ -111,10 +111,10 @@ class Power:
 
 
 def earned(agreement: Agreement, better: int, of: int) -> Agreement:
-    """Lower an agreement if results beat a constant at only ``better`` of ``of`` settings.
+    """Lower an agreement if results are good at only ``better`` of ``of`` settings.
 
-    Claims on ratios and on slow growth hold for a constant, too: they agree in part if results beat the
-    constant at some settings only, and not at all if at none.
+    A claim on a ratio or on slow growth also holds for a method that always returns the same answer. So an
+    agreement becomes PARTLY if results are good at some settings only, and NO if at none.
     """
     if better == of or agreement is Agreement.NO:
         return agreement
@@ -122,9 +122,9 @@ def earned(agreement: Agreement, better: int, of: int) -> Agreement:
 
 
 def power_law(frame: pd.DataFrame, least: float = 1e-12) -> Power:
-    """Fit the power of ``at`` in ``value`` over all runs; values below ``least`` are raised to it.
+    """Fit the power of ``at`` in ``value`` over all runs; values below ``least`` count as ``least``.
 
-    For at most two values the ends of the interval are infinite. Equal values have power 0.
+    For two different values the ends of the interval are infinite. Equal values have power 0, with ends 0.
     """
     x = np.log(frame["at"].to_numpy(dtype=float))
     y = np.log(np.maximum(frame["value"].to_numpy(dtype=float), least))

@@ -1,4 +1,4 @@
-"""Wang, Xiao, Devadas and Xu (2020), Theorems 2 and 8: population risk of a centre and of a descent."""
+"""Wang, Xiao, Devadas and Xu (2020), Theorems 2 and 8: population risk of two mechanisms."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LAST = 8  # features with nonzero weight in Theorem 8, of variances 1, 1/4, 1/9
 
 @dataclass(frozen=True)
 class Scan:
-    """A quantity that a theorem's bound is a power of.
+    """A quantity of which a theorem's bound contains a power.
 
     Attributes:
         of: its name.
@@ -153,8 +153,9 @@ def _parsed(cell: Cell) -> tuple[Theorem, dict[str, float]]:
 def problem(theorem: Theorem, d: int) -> tuple[Floats, Floats]:
     """Return the variances of the features and w*, |w*| = 1.
 
-    Theorem 2: equal variances, so that the risk is strongly convex. Theorem 8: 1/j^2 for the first features,
-    which have weight, and the last of these for all others: T < 64 steps do not profit from strong convexity.
+    Theorem 2: equal variances, so that the risk is strongly convex. Theorem 8: 1/j^2 for the first 8
+    features, which have weight, and 1/64 for all others, so that T < 64 steps do not profit from strong
+    convexity.
     """
     if theorem.number == 2:
         return np.ones(d), np.eye(d)[0]
@@ -181,7 +182,7 @@ def _plan(
 ) -> SampleAggregate | RobustGradientDescent:
     if theorem.number == 2:
         return centre_plan(n, d, epsilon)
-    moment = 1.0 + variance  # second, of x_1 (<x, w - w*> - e) for |w - w*| of about 1: a guess
+    moment = 1.0 + variance  # guessed second moment of x_1 (<x, w - w*> - noise), |w - w*| about 1
     soft = SoftTruncation.as_printed(n, moment, FAILURE) if curve == PRINTED else None
     return RobustGradientDescent.plan(
         unclipped_facts(n, d, PLAIN_SQUARES),
@@ -196,14 +197,20 @@ def _plan(
 
 
 def printed_steps(n: int, d: int, epsilon: float) -> int:
-    """Return T of Theorem 8, (|w0 - w*| sqrt(n e) / d)^(2/3) with constant 1, e as in Algorithm 4."""
+    """Return T of Theorem 8, (sqrt(n epsilon') / d)^(2/3), at |w0 - w*| = 1 and constant 1.
+
+    epsilon' is (sqrt(log(1 / delta) + epsilon) - sqrt(log(1 / delta)))^2, as in Algorithm 4.
+    """
     log = math.log(1 / DELTA)
     tilde = (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
     return max(1, round(float((math.sqrt(n * tilde) / d) ** (2 / 3))))
 
 
 def centre_plan(n: int, d: int, epsilon: float) -> SampleAggregate:
-    """Plan with the least number of subsets at which answers across the ball count for 1/n or less."""
+    """Plan with about the least number m of subsets at which e^(-B m / 2) is at most 1/n, B = ``decay``.
+
+    This is the weight of the diameter of the ball in the scale of the noise.
+    """
     subsets = math.ceil((2 * d / epsilon) ** 2) + 1
     while True:
         try:
@@ -255,9 +262,9 @@ def verdicts(frame: pd.DataFrame) -> list[Verdict]:
 
 
 def _rate(frame: pd.DataFrame, theorem: Theorem, scan: Scan, curve: str) -> Verdict:
-    """Judge a power by the bound's power; levels count where zero weights are worse.
+    """Judge the measured power by that of the bound; the mechanism must be better than zero weights, too.
 
-    Growth with 1/epsilon, d and L(w*) has to be seen for an upper bound to limit it.
+    For 1/epsilon, d and L(w*) some growth must be measured: otherwise an upper bound on it says nothing.
     """
     here = frame[(frame["panel"] == theorem.panel(scan)) & (frame["curve"] == curve)]
     power: Power = power_law(here[here["measure"] == EXCESS])
@@ -298,7 +305,7 @@ def _exact(frame: pd.DataFrame) -> Verdict:
 
 
 def _usual(frame: pd.DataFrame) -> float:
-    """Return the excess risk at the base values, from which one at a time is varied."""
+    """Return the mean excess risk at the base values of Theorem 2."""
     scan = THEOREMS[1].scans[0]
     here = frame[(frame["panel"] == THEOREMS[1].panel(scan)) & (frame["measure"] == EXCESS)]
     return float(here[here["level"] == THEOREMS[1].base["n"]]["value"].mean())

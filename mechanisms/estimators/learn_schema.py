@@ -74,9 +74,9 @@ def learn_schema(
         delta: in (0, 1), or "auto" for 1/n^2.
         types: types by column name: "number", "whole" (whole numbers), "range" (numbers between learned
             bounds, without cuts), "date", "text", "boolean", or "vote" (one of number, whole, date and text,
-            by a private vote of the cells). For columns not named here, the type is the column's type in the
-            table: number, boolean, date or string; for columns of Python objects, or of pandas' type "str",
-            it is "vote".
+            by a private vote of the cells). For columns not named here, the type follows from the column's
+            type in the table: number, boolean, date or text. Columns of Python objects, of categories, and of
+            the type "str" that pandas 3 infers get "vote".
         declared: a schema of known columns, which are kept and cost nothing.
         leave_out: columns that should not be in the schema, such as the label.
         cuts: the largest number of cuts of a column of numbers: 1, 3, 7 or 15. With few records there are
@@ -86,13 +86,14 @@ def learn_schema(
             overdraw the budget is refused.
         insecure_seed: reproducible noise for tests and demonstrations. *Voids the guarantee.*
         person: the column that identifies the person of each record. Only the first record of each person is
-            used; in an engine, one cell per person in each column. The guarantee is for replacing a person
-            with all of its records, and the number of persons is public.
+            used. The rows of an engine have no order: there, one cell of each person is used in each column,
+            perhaps from several records. The guarantee is for replacing a person with all of its records, and
+            the number of persons is public.
 
     Raises:
         PrivacyParameterError: epsilon or delta out of range, or too few records; no cell was read.
-        InvalidInputError, SchemaError: a table or arguments that cannot be used; or no column has a category
-            that enough records share, which is decided from the private release.
+        InvalidInputError, SchemaError: a table or arguments that cannot be used; or by the private release no
+            column has a category that enough records share.
         BudgetExceededError: the ledger refused the spend; no cell was read.
     """
     check_unmasked(table, "the table")
@@ -208,8 +209,8 @@ def size_of(table: Any) -> int:
     """Return the number of records of a table.
 
     Raises:
-        InvalidInputError: not a table with column names, no records, or an expression of an engine whose rows
-            depend on several rows of its source.
+        InvalidInputError: the table has no column names or no records, or is an engine's expression in which
+            one row depends on several rows of the source.
     """
     if is_engine_table(table):
         from privopt.problems.tables.engines import rows_in  # lazy: only engines need it
@@ -258,7 +259,7 @@ def _type(place: int, dtype: Any) -> ColumnType:
         return ColumnType.NUMBER
     if pd.api.types.is_datetime64_any_dtype(dtype) or _is_arrow_date(dtype):
         return ColumnType.DATE
-    # pandas 3 infers "str" for text in files, where pandas 2 had Python objects: the type is not declared.
+    # For text in files pandas 3 infers "str", as pandas 2 inferred objects: inferred types are not declared.
     found_by_pandas = isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA
     if isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) or found_by_pandas:
         return ColumnType.VOTE

@@ -26,10 +26,11 @@ from privopt.problems.tables.schema import Schema
 # Scales of the other cards, relative to the released card's scale: the same scale, and coarser ones, with
 # smaller points.
 COARSER = (1.0, 0.5, 0.25, 0.125)
-# Scales among which the scale of the released card is looked for, relative to the largest one within its
-# bounds.
+# The scale of the released card is looked for among these, relative to the largest scale at which the points
+# are within their bounds.
 _GRID_OF_SCALES = np.geomspace(0.1, 4.0, 60)
-# Seconds for all solves. Each solve has an equal share, and returns the best card that it found by then.
+# Seconds divided by the number of other cards: the limit of a solve, which returns the best card found by
+# then.
 _SECONDS = 4.0
 
 
@@ -40,12 +41,12 @@ class CardSource:
     Privacy: the model's weights are a release that the spend of the card covers (``SeededScorecard``).
 
     Attributes:
-        weights: weights of the features, with the intercept, if any, last, shape (d,); of K classes (K, d).
+        weights: weights of the features, then of the intercept, if any, shape (d,) or (K, d) for K classes.
         low, high: bounds of the points, shape (d,).
         max_columns: the largest number of columns with points, or None.
-        deviations: posterior standard deviations of the weights, shape (d,); for a level, of its difference
-            from the mean of its column. None where they do not follow from what is released, and in files of
-            earlier versions.
+        deviations: posterior standard deviations of the weights, shape (d,); for the weight of a level, that
+            of its difference from the mean weight of the column. None where they do not follow from what is
+            released, and in files of earlier versions.
     """
 
     weights: Floats
@@ -111,9 +112,9 @@ def near_cards(
 
     No two cards have the same set of columns: each further card is the nearest one that satisfies a no-good
     cut against every card before it. The search takes four scales in turn: the scale of the released card,
-    and three coarser scales, whose cards have fewer points to add up. The private choice of the released card
-    may have moved its threshold away from the model's; the thresholds of the other cards are moved by as
-    much.
+    and three coarser scales, whose cards have fewer points to add up. The released card was chosen privately,
+    so that its intercept may differ from that of the model. The intercepts of the other cards are moved by as
+    much, in proportion to their scales.
 
     Args:
         source: the model.
@@ -198,13 +199,13 @@ class _Search:
                 if point is None or not point.any():
                     continue
                 card = self._card(_centred(point, program), scale)
-                if card.distance <= farthest:  # further ones at this scale are no nearer
+                if card.distance <= farthest:  # otherwise further cards of this scale are no nearer
                     cuts.append(self.other_than(card.points))
                     scales.append(coarser)
                     yield card
 
     def _card(self, points: IntArray, scale: float) -> NearCard:
-        """Return the card whose threshold is moved from the model's by as much as in the released card."""
+        """Return a card of these points, its intercept moved from the model's as in the released card."""
         moved = 0.0
         if self.nearest.facts.intercept:
             moved = (int(self.released[-1]) - self._base(self.points(self.released), self.scale)) / self.scale
@@ -212,7 +213,7 @@ class _Search:
         return NearCard(card, self.distance(points, scale))
 
     def _base(self, points: IntArray, scale: float) -> float:
-        """Return the intercept that the model itself gives to points at a scale."""
+        """Return the model's intercept at a scale, corrected for what the rounding of the points lost."""
         return self.nearest.base(scale * self.real, points, self.near(scale))
 
 

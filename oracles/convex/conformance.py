@@ -6,8 +6,8 @@ projector
 
 Each set comes with a list of its points: all vertices if there are finitely many, otherwise boundary points
 found by bisection on membership. The answer must be at least as good as each of these points, and a proved
-bound must be below the values of all. If the points are all vertices, this is the exact condition of
-optimality of a linear function.
+bound must be below the values of all. If the list has all vertices, a feasible answer that is at least
+as good as each is optimal, for a linear function.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _check_linear_refusals(case: _Case[LinearMinimizer]) -> Iterator[Finding]:
 
 
 def _check_nearest(case: _Case[Projector]) -> Iterator[Finding]:
-    """Check that the projection u is nearest to x: if and only if <x - u, v - u> <= 0 for all v in C."""
+    """Check that the projection u is nearest to x, by <x - u, v - u> <= 0 for the listed v in C."""
     for where, x in case.questions():
         u = case.built(x)
         scale = case.size + float(np.linalg.norm(x))

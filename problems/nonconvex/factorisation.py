@@ -23,23 +23,27 @@ class FactorFacts(RiskFacts):
 
     @property
     def hessian_bound(self) -> float:
-        """A bound on the Frobenius norm of one record's Hessian a a' kron S, S (rank, rank), |S|_2 <= M."""
+        """A bound on the Frobenius norm of a record's Hessian (a a') kron S: S is rank x rank, |S|_2 <= M."""
         return self.smoothness * math.sqrt(self.rank)
 
 
 @dataclass(frozen=True, eq=False, repr=False)  # it holds the records
 class FactorRisk:
-    """F(U) = (1/n) sum_i phi(|U' a_i|, y_i) with ``QuarticLoss``: (a_i' U U' a_i - y_i)^2 / 4 within bounds.
+    """F(U) = (1/n) sum_i phi(|U' a_i|, y_i), phi = ``QuarticLoss``.
+
+    A term is (a_i' U U' a_i - y_i)^2 / 4 where |U' a_i| is within the bound of the loss.
 
     U has shape (d, rank); as a vector it is ``U.ravel()``. Points of lower rank can be saddles (0 is one);
     with noiseless labels the minima are U* times rotations.
 
-    The constants of phi hold for vector predictions too. With t = |v|, v = U' a, the Hessian
-    of phi(|v|) in v has the eigenvalues phi''(t) and phi'(t)/t, the mean of phi'' over [0, t], both at most
-    M. The derivative of this Hessian along a unit vector (x, s), x along v, acts on a plane as
-    [[x p, s c], [s c, x c]] with p = phi'''(t), c = (phi'' - phi'/t)/t. As (t (phi'' - phi'/t))' = t phi''',
-    |c| <= K/2 where |phi'''| <= K, and the norm of this 2 x 2 matrix is at most K: the norm is convex in
-    (p, c), and at the corners |p| = K, |c| = K/2 the eigenvalues are largest at x = 1.
+    The constants of phi hold for vector predictions too. Let v = U' a and t = |v|. The Hessian of phi(|v|)
+    in v has the eigenvalues phi''(t) and phi'(t)/t. The latter is the mean of phi'' over [0, t], so both are
+    at most M in absolute value. For the third derivatives take a unit direction with component x along v
+    and s across it. In the plane of v and the direction, the derivative of this Hessian is
+    [[x p, s c], [s c, x c]] with p = phi'''(t), c = (phi'' - phi'/t)/t; orthogonal to the plane it is x c.
+    If |phi'''| <= K, then |c| <= K/2, as (t (phi'' - phi'/t))' = t phi'''. The norm of the 2 x 2 matrix is
+    convex in (p, c), so it is largest at a corner, |p| = K and |c| = K/2; there it is largest at x = 1,
+    where it is K.
 
     Args:
         A: measurement vectors, shape (n, d), shortened to ``row_norm`` as rows of ``EmpiricalRisk`` are.
@@ -115,8 +119,8 @@ class FactorRisk:
         return np.asarray(np.linalg.norm(seen, axis=1))
 
     def _curvatures(self, seen: Vector) -> tuple[Vector, Vector]:
-        """Return a = phi'(t)/t and b = (phi''(t) - phi'(t)/t) / t^2, so that S = a I + b v v'."""
+        """Return f = phi'(t)/t and r = (phi''(t) - f) / t^2, so that S = f I + r v v'."""
         t, loss = self._lengths(seen), self.facts.loss
-        long = np.maximum(t, 1e-6)  # both have limits at 0, -y and 2
+        long = np.maximum(t, 1e-6)  # as t -> 0 they tend to -y and 2
         flat = np.asarray(loss.slope(long, self.y) / long)
         return flat, np.asarray((loss.curvature(long, self.y) - flat) / long**2)

@@ -53,18 +53,19 @@ class PulpOracle(MipOracle):
     """Minimiser by mixed-integer programming with any solver that PuLP can run; proofs are in floating point.
 
     Points are evaluated in exact integer arithmetic. Only the proof that no point is better comes from the
-    solver: ``exact=False`` in a certificate means that the proof assumes a correct solver, up to tolerances
-    of about 1e-6 on feasibility and integrality, and a gap of 0. A gap of 0 is claimed if the bound is
-    within 1e-5 of the exact value. A lexicographically first minimiser is claimed if the solver finds no
-    other point within 1e-4 of it, or if all such points, at most 20, have been compared exactly. If the
+    solver: ``exact=False`` in a certificate means that the proof relies on the solver, which meets
+    feasibility and integrality up to about 1e-6. A gap of 0 is claimed if the bound is within 1e-5 of the
+    exact value, or within the error of the solver's arithmetic where that is larger. A lexicographically
+    first minimiser is claimed if the solver finds no other point whose value is within ten times as much of
+    the minimum, or if all such points, at most 20, have been compared exactly. If the
     integer dual bounds of the cell model answer a question without the solver, ``exact`` is true.
 
     PuLP passes the whole model to the solver for every question. ``HighsOracle`` and ``ScipOracle`` call
     their solvers directly, and keep the model loaded.
 
     Time limits, cancellation, Ctrl-C and progress work while HiGHS runs. Other solvers get the time limit. At
-    a cancellation, external programs stop with their best point; at Ctrl-C they are ended. PuLP reports a
-    proved bound of an unfinished solve for HiGHS only, so gaps of other solvers are large at a limit.
+    a cancellation, external programs stop with their best point; at Ctrl-C they are ended. If a
+    solve does not finish, only HiGHS gives a proved bound, so gaps of other solvers are large at a limit.
 
     Solvers that are external programs, such as CBC, read record counts and noise from files in a private
     folder, which is removed after the solve (``solver_files``). HiGHS and SCIP use no files.
@@ -150,7 +151,7 @@ _LIBRARIES = {
 
 
 def _clash(name: str) -> str:
-    """Return why an installed solver library cannot be loaded, which PuLP does not say; empty if it can."""
+    """Return why an installed solver library cannot be loaded, as PuLP does not say it; or an empty text."""
     library = _LIBRARIES.get(name)
     if library is None or importlib.util.find_spec(library) is None:
         return ""
@@ -238,7 +239,8 @@ class PulpSession(Session):
             if seconds is not None:
                 settings["timeLimit"] = max(seconds, 0.01)
             solver = pulp.getSolver(self._name, **settings)
-            # While PuLP writes the file for an external program, the main thread calls the relay.
+            # PuLP writes the file for an external program in another thread. Only the main thread calls the
+            # relay; the writer looks at what the relay was told.
             files = uses_files(solver)
             if files or is_highs(self._name):
                 end_passing(problem, solver, relay.watch, (lambda: relay.told) if files else relay)

@@ -21,12 +21,12 @@ _WIDTH_SEED = 20170417  # fixed, so that the width is the same in every plan; no
 
 
 class NoClosedFormError(InvalidInputError):
-    """A quantity that has no formula, or that the set does not have; the message says what to use instead."""
+    """A quantity that has no formula, or that the set does not have; the message may say what to use."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its error: 0 for a formula, the bound of a quadrature, or one standard error."""
+    """A number and its error: 0 for a formula, a bound for a quadrature, otherwise one standard error."""
 
     value: float
     error: float = 0.0
@@ -80,7 +80,7 @@ class ConvexSet(ABC):
 
     @property
     def vertex_count(self) -> int | None:
-        """The number of points whose hull C is, or None if no finite list is known."""
+        """The number of listed points that have C as convex hull, or None if no finite list is known."""
         return None
 
     def vertices(self) -> Vector:
@@ -132,7 +132,7 @@ class NormBall(ConvexSet):
 
     @abstractmethod
     def norm(self, v: Vector) -> float:
-        """Return the norm whose ball of radius ``size`` this is."""
+        """Return the norm of v, in the norm in which this set is the ball of radius ``size``."""
 
     @abstractmethod
     def dual_norm(self, v: Vector) -> float:
