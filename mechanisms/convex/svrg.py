@@ -309,8 +309,9 @@ def anchor_weights(
     or closer where F is curved, so noise of variance s on an anchor costs s times the product of the c^2 of
     later epochs. At a given sum of 1 / s the sum of these costs is least if 1 / s is proportional to the
     product of the c of later epochs: shares grow by 1/c per epoch. The share of an early anchor does not fall
-    below the share at which the noise of the anchor costs the range of the loss; the cost of noise is p s /
-    (2 l2). Without a penalty c is 1, and all shares are equal.
+    below the share at which the noise of the anchor costs the range of the loss, or below that of the last
+    anchor if this is smaller; the cost of noise is p s / (2 l2). Without a penalty c is 1, and all shares are
+    equal.
     """
     l2, epochs = regularizer.l2, len(rounds)
     m, reach = np.array(rounds, dtype=np.float64), np.log1p(eta * l2)

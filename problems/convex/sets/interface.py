@@ -90,10 +90,13 @@ class ConvexSet(ABC):
             NoClosedFormError: not finitely many, or too many to list.
         """
         count = self.vertex_count
-        if count is None or count * self.dimension > VERTEX_ENTRIES:
+        name = type(self).__name__
+        if count is None:
+            raise NoClosedFormError(f"{name} has no finite list of vertices")
+        if count * self.dimension > VERTEX_ENTRIES:
             raise NoClosedFormError(
-                f"{type(self).__name__} has {'no finite list of' if count is None else f'{count:.3g}'} "
-                f"vertices in {self.dimension} dimensions: too many to list. Use vertex_scores and vertex"
+                f"{name} has {count:.3g} vertices in {self.dimension} dimensions: too many to list. To do: "
+                "use vertex_scores and vertex"
             )
         return self._list_vertices()
 
