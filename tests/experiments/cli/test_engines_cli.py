@@ -203,7 +203,7 @@ def test_predictions_are_made_in_parts(privopt: Command, monkeypatch: pytest.Mon
         ((*FIT[1:], "--data", "parts/*.parquet", "--loss", "squared"), "--classes belongs"),
         (
             (*FIT[1:5], "--epsilon", "1", "--data", "parts/*.parquet", "--loss", "squared"),
-            "needs one in memory",
+            "needs a table in memory",
         ),
         ((*FIT[1:], "--data", "none/*.parquet"), "no Parquet files"),
     ],
