@@ -374,7 +374,7 @@ def _show(found: LearnedSchema, save: Path | None, n: int, known: Schema | None)
 
 
 def _far_apart(column: Column) -> bool:
-    """Return whether, of two cuts next to each other in magnitude, one is a thousand times the other.
+    """Return whether, of two cuts next to each other in magnitude, one is 1,000 times the other or more.
 
     Only pairs whose larger cut is at least a million count. Hardly any data have such cuts. They come from
     noise, if there are few records for the number of columns: the public prior of cuts has such numbers.
